@@ -1,0 +1,5 @@
+"""python -m llmcalc"""
+
+from llmcalc.cli import run
+
+run()

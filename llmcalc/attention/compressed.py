@@ -1,0 +1,60 @@
+"""DeepSeek-V4: one vector per token that is key and value at once, in a short window and, compressed, over the whole context.
+
+Groups of `ratio` tokens become one entry each. At the small ratio an indexer with compressed keys of its own picks the entries
+that a step reads; at the large one all of them are read; at ratio 0 there is the window alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llmcalc.architecture import Attention, Entry, Weight, linear, norm
+from llmcalc.attention.mla import Index
+from llmcalc.formulas.memory import index_bytes_per_token, single_head_bytes_per_token
+
+
+class Dims(NamedTuple):
+    """Widths of the block: query heads of `dim` behind a low rank, output in `groups` of a low rank each, and the window."""
+
+    heads: int
+    dim: int
+    q_rank: int
+    groups: int
+    o_rank: int
+    window: int
+
+
+def compressor(hidden: int, dim: int, ratio: int, *, overlap: bool, part: str, name: str) -> tuple[Weight, ...]:
+    """Makes one entry of `ratio` tokens; where the groups overlap, every projection is twice as wide."""
+    width = dim * (2 if overlap else 1)
+    weights = linear(f"{name}.kv_proj", part, width, hidden) + linear(f"{name}.gate_proj", part, width, hidden)
+    return weights + (Weight(f"{name}.position_bias", part, ratio, width),) + norm(f"{name}.kv_norm", dim)
+
+
+def build(hidden: int, d: Dims, *, ratio: int = 0, index: Index | None = None) -> Attention:
+    """One layer. Buffers of unfinished groups (fewer than `ratio` tokens) are not counted."""
+    weights = linear("q_a_proj", "attention", d.q_rank, hidden) + norm("q_a_norm", d.q_rank)
+    weights += linear("q_b_proj", "attention", d.heads * d.dim, d.q_rank)
+    weights += linear("kv_proj", "attention", d.dim, hidden) + norm("kv_norm", d.dim)
+    # The grouped projection is `groups` blocks of [o_rank, heads * dim / groups], one under the other.
+    weights += linear("o_a_proj", "attention", d.groups * d.o_rank, d.heads * d.dim // d.groups)
+    weights += linear("o_b_proj", "attention", hidden, d.groups * d.o_rank)
+    weights += (Weight("sinks", "attention", d.heads),)
+    flops = 4 * d.heads * d.dim  # scores and mixing
+    args = (("head_dim", d.dim),)
+    entries: tuple[Entry, ...] = (Entry(single_head_bytes_per_token, args, window=d.window, flops=flops),)
+    if ratio:
+        weights += compressor(hidden, d.dim, ratio, overlap=index is not None, part="attention", name="compressor")
+        reads = index.top_k if index else None
+        entries += (Entry(single_head_bytes_per_token, args, ratio=ratio, reads=reads, flops=flops),)
+    if index:
+        weights += compressor(hidden, index.dim, ratio, overlap=True, part="indexer", name="indexer")
+        weights += linear("indexer.q_b_proj", "indexer", index.heads * index.dim, d.q_rank)
+        weights += linear("indexer.weights_proj", "indexer", index.heads, hidden)
+        entries += (
+            Entry(
+                index_bytes_per_token, (("index_head_dim", index.dim),), ratio=ratio, flops=2 * index.heads * index.dim
+            ),
+        )
+    kind = "compressed-sparse" if index else "compressed" if ratio else "window"
+    return Attention(kind, weights, entries, query_heads=d.heads, kv_heads=1)

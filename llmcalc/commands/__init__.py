@@ -1,0 +1,5 @@
+"""One file per command, thin: parse -> estimate -> report. A new command is a file here and its name in COMMANDS."""
+
+from __future__ import annotations
+
+COMMANDS: tuple[str, ...] = ("kv", "weights", "models")

@@ -1,0 +1,148 @@
+"""What the commands share: options, loading a model, and handing a report to the output."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from llmcalc import model as model_reader
+from llmcalc import present, units
+from llmcalc.architecture import Model
+from llmcalc.errors import LlmcalcError, UsageError
+
+ModelOption = Annotated[
+    str,
+    typer.Option("--model", "-m", metavar="MODEL", help="org/name, org/name@revision, Hub URL, folder, config.json, or - for stdin."),
+]
+CtxOption = Annotated[
+    str | None,
+    typer.Option("--ctx", "-c", "--context", "--max-model-len", metavar="TOKENS", help="Tokens held per sequence: 32768, 32k, 1M (k = 1024)."),
+]
+BatchOption = Annotated[str, typer.Option("--batch", "-b", metavar="N", help="Concurrent sequences.")]
+WeightsOption = Annotated[str, typer.Option("--weights", metavar="FORMAT", help="auto (as the checkpoint ships) or a number format.")]
+KvOption = Annotated[
+    str, typer.Option("--kv-dtype", "--kv-cache-dtype", metavar="FORMAT", help="auto (the checkpoint's scheme, else its dtype) or a format.")
+]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Never touch the network.")]
+RefreshOption = Annotated[bool, typer.Option("--refresh", help="Go to the Hub even if bundled or cached.")]
+RevisionOption = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit on the Hub.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Print every figure's formula, substituted values and origins.")]
+FormatOption = Annotated[str, typer.Option("--format", "-f", metavar="FORMAT", help="table, json, csv, markdown or html.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
+OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")]
+CheckOption = Annotated[bool, typer.Option("--check", help="Exit with 3 if the verdict is negative.")]
+
+
+def load(reference: str, *, revision: str | None = None, offline: bool = False, refresh: bool = False) -> Model:
+    """The model that a reference names."""
+    from llmcalc import sources
+
+    found = sources.find(reference, revision=revision, offline=offline, refresh=refresh)
+    return model_reader.read(
+        found.config,
+        id=found.id,
+        source=found.kind,
+        revision=found.revision,
+        quant=found.quant,
+        notes=found.notes,
+        facts=found.facts,
+    )
+
+
+def model_header(model: Model) -> dict[str, Any]:
+    """The `model` block of the envelope."""
+    return {"id": model.id, "source": model.source, "revision": model.revision, "architecture": model.model_type}
+
+
+def model_line(model: Model) -> str:
+    """Which file the figures come from."""
+    words = {"hub": "from the Hub", "hub-cache": "from the Hub's cache", "file": "from a file", "stdin": "from stdin"}
+    parts = [model.model_type, words.get(model.source, model.source)]
+    if model.revision:
+        parts.append(f"revision {model.revision[:12]}")
+    elif model.facts.get("date"):
+        parts.append(f"as of {model.facts['date']}")
+    return " · ".join(parts)
+
+
+def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int:
+    """A counting option. Errors: bad-value."""
+    plain = text.replace("_", "").replace(",", "").strip()
+    value = int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else -1
+    if not least <= value <= most:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a whole number from {least} to {most:,}", f"write it like --{name} 8")
+    return value
+
+
+def context(model: Model, text: str | None, *, at_most: int | None = None) -> tuple[int, tuple[str, ...]]:
+    """Tokens held per sequence and what was assumed: the model's own maximum, capped at `at_most` outside of `kv`."""
+    if text is not None:
+        return units.tokens(text), ()
+    longest = model.max_context
+    if longest is None:
+        if at_most is None:
+            raise UsageError("no-context", "the config names no longest context, so there is no default", "give --ctx, such as --ctx 32k")
+        return at_most, (f"ctx {at_most:,} tokens: not given, and the config names no maximum",)
+    if at_most is not None and longest > at_most:
+        return at_most, (f"ctx {at_most:,} tokens: not given",)
+    return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
+
+
+def emit(report: present.Report, *, format: str, json: bool, output: str | None, explain: bool, check: bool = False) -> None:
+    """Render and write; warnings go to stderr unless the format carries them. Exit 3 on a negative verdict with `check`."""
+    if json and format not in ("table", "json"):
+        raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
+    chosen = present.format_of("json" if json else format, output)
+    said = replace(report, explain=explain)
+    text = present.render(said, chosen)
+    if output is None:
+        write(text)
+    else:
+        save(text, output)
+    if chosen in ("table", "csv") and report.warnings:
+        from llmcalc.present import terminal
+
+        sys.stderr.write(terminal.warnings(report.warnings))
+    if check and not report.verdict:
+        raise typer.Exit(3)
+
+
+_ASCII = str.maketrans({"×": "x", "·": "-", "–": "-", "—": "-", "…": "...", "≤": "<=", "≥": ">=", "µ": "u", "²": "^2", "→": "->", "≈": "~"})
+
+
+def write(text: str) -> None:
+    """To stdout, in whatever encoding it has; what it cannot hold becomes ASCII."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        text = text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def save(text: str, output: str) -> None:
+    """To a file, whole or not at all. Errors: cannot-write."""
+    import os
+    import tempfile
+
+    folder = os.path.dirname(os.path.abspath(output))
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n", dir=folder, delete=False) as stream:
+            stream.write(text)
+        os.chmod(stream.name, 0o666 & ~_umask())
+        os.replace(stream.name, output)
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise LlmcalcError("cannot-write", f"cannot write {output}: {reason}", "give --output a path that can be written") from None
+
+
+def _umask() -> int:
+    import os
+
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

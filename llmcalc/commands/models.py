@@ -1,0 +1,168 @@
+"""`llmcalc models`: what is bundled, one model's facts, and whether a config can be read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llmcalc.architecture import runs
+from llmcalc.commands import common as c
+from llmcalc.errors import LlmcalcError
+from llmcalc.estimate import memory
+from llmcalc.present import Column, Fact, Report
+
+COLUMNS = (
+    Column("model", "model"),
+    Column("architecture", "architecture"),
+    Column("params", "parameters", "params"),
+    Column("active_params", "active", "params"),
+    Column("kv_bytes_per_token", "KV per token", "B/token"),
+    Column("max_context_tokens", "longest context", "tokens"),
+)
+Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids that contain this text.")]
+Reference = Annotated[str, typer.Argument(metavar="MODEL", help="A bundled id, a Hub id, a file or -.")]
+
+
+def list_models(
+    text: Filter = None,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """Every bundled model with its size, its cache per token and its longest context."""
+    from llmcalc import sources
+
+    rows = []
+    for name in sources.bundled_ids():
+        if text and text.lower() not in name.lower():
+            continue
+        found = c.load(name)
+        estimate = memory.kv(found, 1, 1, "auto")
+        rows.append(
+            {
+                "model": name,
+                "architecture": found.model_type,
+                "params": memory.language_params(found),
+                "active_params": memory.active_params(found),
+                "kv_bytes_per_token": estimate.results["kv_bytes_per_token"],
+                "max_context_tokens": found.max_context,
+            }
+        )
+    report = Report(
+        command="models",
+        title=f"{len(rows)} bundled models" + (f" with {text!r} in the name" if text else ""),
+        columns=COLUMNS,
+        rows=tuple(rows),
+        inputs={"filter": text},
+    )
+    c.emit(report, format=format, json=json, output=output, explain=False)
+
+
+def show(
+    model: Reference,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """The architecture of one model, group by group, with the source of its config."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    stack = found.stack
+    kinds = runs("+".join(m.kind for m in layer.mixers) or "none" for layer in stack.layers)
+    pattern = " ".join(f"{count}×{kind}" for kind, count in kinds[:40]) + (" …" if len(kinds) > 40 else "")
+    rows = [
+        {
+            "layers": group.count,
+            "first": group.first,
+            "mixers": " + ".join(m.kind for m in group.layer.mixers) or "none",
+            "query_heads": max((m.query_heads for m in group.layer.mixers), default=0) or None,
+            "kv_heads": max((m.kv_heads for m in group.layer.mixers), default=0) or None,
+            "experts": group.layer.mlp.experts if group.layer.mlp else None,
+            "experts_per_token": group.layer.mlp.top_k if group.layer.mlp else None,
+            "params": sum(weight.params for weight in group.layer.all_weights),
+        }
+        for group in found.groups
+    ]
+    facts = (
+        Fact("layers", "layers", len(stack.layers)),
+        Fact("pattern", "pattern", pattern),
+        Fact("hidden_size", "hidden size", stack.hidden),
+        Fact("vocab_size", "vocabulary", stack.vocab),
+        Fact("tied_embeddings", "head shares the embedding", stack.tied),
+        Fact("dtype", "dtype", found.dtype),
+        Fact("language_params", "language model", memory.language_params(found), "params"),
+        Fact("max_context_tokens", "longest context", found.max_context, "tokens"),
+        Fact("source", "config from", found.facts.get("source", found.source)),
+        Fact("date", "as of", found.facts.get("date")),
+    )
+    report = Report(
+        command="models",
+        title=found.id,
+        model=c.model_header(found),
+        header=(c.model_line(found),),
+        facts=facts,
+        columns=(
+            Column("layers", "layers"),
+            Column("first", "first", shown=False),
+            Column("mixers", "mixer"),
+            Column("query_heads", "heads"),
+            Column("kv_heads", "KV heads"),
+            Column("experts", "experts"),
+            Column("experts_per_token", "used"),
+            Column("params", "params each", "params"),
+        ),
+        rows=tuple(rows),
+        warnings=found.notes,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=False)
+
+
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="config.json files, folders or ids.")],
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """Whether configs can be read, and whether they agree with a published parameter count. Exit 3 where one does not."""
+    rows = []
+    for name in files:
+        row: dict[str, object] = {"model": name, "ok": True, "architecture": None, "params": None, "problem": ""}
+        try:
+            found = c.load(name)
+            params = memory.language_params(found)
+            row.update(architecture=found.model_type, params=params)
+            published = found.facts.get("published_params")
+            towers = sum(weight.params for weight in found.towers or ())
+            if isinstance(published, int) and published not in (params, params + towers):
+                row.update(ok=False, problem=f"published: {published:,} parameters, counted: {params + towers:,}")
+        except LlmcalcError as problem:
+            row.update(ok=False, problem=f"{problem.code}: {problem.message}")
+        rows.append(row)
+    report = Report(
+        command="models",
+        title=f"{sum(bool(row['ok']) for row in rows)} of {len(rows)} can be read",
+        columns=(
+            Column("model", "model"),
+            Column("ok", "ok"),
+            Column("architecture", "architecture"),
+            Column("params", "language model", "params"),
+            Column("problem", "problem"),
+        ),
+        rows=tuple(rows),
+        verdict=all(bool(row["ok"]) for row in rows),
+    )
+    c.emit(report, format=format, json=json, output=output, explain=False, check=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(no_args_is_help=True, help="Bundled models: list, show, check.", rich_markup_mode=None)
+    group.command("list")(list_models)
+    group.command("show")(show)
+    group.command("check")(check)
+    app.add_typer(group, name="models")
+
+

@@ -1,0 +1,268 @@
+"""A model's config.json, read key by key, with a record of what was read.
+
+An absent key means what the model type's own class says it means, never a global default. Whatever is known to change the
+cache or the parameters and was not read by anybody is an error: see `leftovers`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llmcalc.errors import ConfigError, printable
+
+T = TypeVar("T")
+_ABSENT = object()
+MOST = 10**9  # no dimension of a real model comes near; keeps a hostile one from filling the memory
+MOST_LAYERS = 4096
+
+
+@cache
+def class_defaults() -> dict[str, dict[str, Any]]:
+    """{model_type: {"keys": {key: default}, "names": {key: old name}, "parts": {"text_config": model_type}}}.
+
+    Written by scripts/class_defaults.py from the configuration classes of transformers.
+    """
+    with (Path(__file__).parent / "families" / "defaults.json").open(encoding="utf-8") as stream:
+        loaded: dict[str, dict[str, Any]] = json.load(stream)
+    return loaded
+
+
+class Config:
+    """One config, or one nested block of it. `used` holds the keys that somebody read or dismissed."""
+
+    __slots__ = ("_defaults", "_old", "model_type", "path", "raw", "used")
+
+    def __init__(self, raw: Mapping[str, Any], model_type: str, path: str = "", defaults_of: str | None = None) -> None:
+        facts = class_defaults().get(defaults_of or model_type, {})
+        self.raw = raw
+        self.model_type = model_type
+        self.path = path
+        self.used: set[str] = set()
+        self._defaults: dict[str, Any] = facts.get("keys", {})
+        self._old: dict[str, str] = facts.get("names", {})
+
+    # ---- raw values
+
+    def _given(self, names: Sequence[str]) -> tuple[str, Any]:
+        """The first of the names that the file holds, under its old name too, else the class default."""
+        for name in names:
+            for spelling in (name, self._old.get(name)):
+                if spelling and spelling in self.raw:
+                    self.used.update((name, spelling))
+                    return spelling, self.raw[spelling]
+        self.used.update(names)
+        for name in names:
+            for spelling in (name, self._old.get(name)):
+                if spelling in self._defaults:
+                    return name, self._defaults[spelling]
+        return names[0], None
+
+    def has(self, *names: str) -> bool:
+        """Whether the file itself holds one of the keys with a value that is not null."""
+        return any(self.raw.get(name) is not None or self.raw.get(self._old.get(name, "")) is not None for name in names)
+
+    def get(self, *names: str) -> Any:
+        """The value as it stands, or null."""
+        return self._given(names)[1]
+
+    def dismiss(self, *names: str) -> None:
+        """These keys do not matter here, and the caller knows why."""
+        self.used.update(names)
+
+    # ---- checked values
+
+    def fail(self, name: str, value: Any, must: str) -> ConfigError:
+        """The one error of a field: names the field, its value, the model type, and what it must be."""
+        shown = "null" if value is None else printable(json.dumps(value, default=str), 60)
+        where = f"{self.path}.{name}" if self.path else name
+        return ConfigError(
+            "bad-config",
+            f"{where} is {shown} in this {printable(self.model_type)} config; it must be {must}",
+            "check the config.json; if the file is right, please report the model",
+        )
+
+    def missing(self, name: str) -> ConfigError:
+        """A field that has neither a value nor a class default."""
+        where = f"{self.path}.{name}" if self.path else name
+        return ConfigError(
+            "missing-field",
+            f"{where} is missing from this {printable(self.model_type)} config and has no default",
+            f"add {name} to the config.json",
+        )
+
+    def maybe(self, *names: str, least: int = 1, most: int = MOST) -> int | None:
+        """A whole number, or None where it is absent or null."""
+        name, value = self._given(names)
+        if value is None:
+            return None
+        if isinstance(value, float) and math.isfinite(value) and value == int(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.fail(name, value, f"a whole number from {least} to {most:,}")
+        return value
+
+    def count(self, *names: str, least: int = 1, most: int = MOST, default: int | None = None) -> int:
+        """A whole number that is needed. Errors: bad-config, missing-field."""
+        value = self.maybe(*names, least=least, most=most)
+        if value is None:
+            value = default
+        if value is None:
+            for name in names:
+                if name in self.raw:
+                    raise self.fail(name, None, f"a whole number from {least} to {most:,}")
+            raise self.missing(names[0])
+        return value
+
+    def number(self, *names: str, default: float | None = None) -> float:
+        """A finite number >= 0."""
+        name, value = self._given(names)
+        if value is None:
+            value = default
+        if value is None:
+            raise self.missing(names[0])
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+            raise self.fail(name, value, "a number >= 0")
+        return float(value)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """true or false; absent and null are the default."""
+        name, value = self._given(names)
+        if value is None:
+            return default
+        if value in (0, 1):
+            return bool(value)
+        raise self.fail(name, value, "true or false")
+
+    def text(self, *names: str, default: str = "") -> str:
+        """A short string."""
+        name, value = self._given(names)
+        if value is None:
+            return default
+        if not isinstance(value, str) or len(value) > 20_000:
+            raise self.fail(name, value, "a text")
+        return value
+
+    def items(self, *names: str, most: int = MOST_LAYERS * 4) -> list[Any] | None:
+        """A list, or None where it is absent or null."""
+        name, value = self._given(names)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) > most:
+            raise self.fail(name, value, "a list")
+        return value
+
+    def counts(self, *names: str, least: int = 0, most: int = MOST) -> list[int] | None:
+        """A list of whole numbers, or None."""
+        found = self.items(*names)
+        if found is None:
+            return None
+        for value in found:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise self.fail(names[0], found, f"a list of whole numbers from {least} to {most:,}")
+        return found
+
+    def words(self, *names: str) -> list[str] | None:
+        """A list of strings, or None."""
+        found = self.items(*names)
+        if found is not None and not all(isinstance(value, str) for value in found):
+            raise self.fail(names[0], found, "a list of texts")
+        return found
+
+    def block(self, name: str, model_type: str | None = None, defaults_of: str | None = None) -> Config | None:
+        """A nested config, or None where it is absent or null."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.fail(name, value, "a JSON object")
+        inner = model_type or value.get("model_type") or self.model_type
+        if not isinstance(inner, str):
+            raise self.fail(f"{name}.model_type", inner, "a text")
+        return Config(value, inner, f"{self.path}.{name}" if self.path else name, defaults_of)
+
+    # ---- the shape that nearly every model has
+
+    @property
+    def layers(self) -> int:
+        """num_hidden_layers."""
+        return self.count("num_hidden_layers", most=MOST_LAYERS)
+
+    @property
+    def hidden(self) -> int:
+        """hidden_size."""
+        return self.count("hidden_size")
+
+    def per_layer(self, found: list[T] | None, name: str, layers: int, rule: Callable[[int], T]) -> list[T]:
+        """One value per layer: the list of the file (which may carry further entries for MTP layers), or the class's rule."""
+        if found is None:
+            return [rule(layer) for layer in range(layers)]
+        if len(found) < layers:
+            raise self.fail(name, found, f"a list of {layers} entries")
+        return found[:layers]
+
+
+# Keys known to change the cache or the parameters. Rotary settings, dropouts, token ids, activation names, initialisers and
+# training settings change neither. A test holds that every key any reader asks for stands here.
+SHAPING: frozenset[str] = frozenset(
+    """
+activation_sparsity_pattern adapter_rank add_bias_linear add_cross_attention add_qkv_bias altup_num_inputs attention_bias
+attention_chunk_size attention_head_dim attention_hidden_size attention_k_eq_v attention_layers attention_out_bias
+attention_output_gate attention_types attention_window_size attn_config attn_layer_indices attn_layer_offset attn_layer_period
+attn_output_gate attn_type_list audio_config bias block_configs block_ffn_dim_multiplier block_multiple_of block_auto_adjust_ff_dim
+block_types cca_time0 cca_time1 cla_share_factor compress_rates compress_ratios conv1d_width conv_L_cache conv_bias conv_kernel
+cross_attention_layers d_ff d_inner d_kv d_model decoder decoder_attention_heads decoder_ffn_dim decoder_layers
+decoder_sparse_step dense_intermediate_size dense_list embedding_size enable_bias enable_moe_block encoder
+encoder_attention_heads encoder_ffn_dim encoder_layers expand expansion_ratio expert_ffn_hidden_size expert_intermediate_size
+expert_layer_offset expert_layer_period ffn_config ffn_dim ffn_hidden_size first_k_dense_replace full_attention_interval
+full_attn_idxs full_attn_mod global_attn_every_n_layers global_head_dim hc_mult head_dim head_size hidden_size
+hidden_size_per_layer_input hybrid_layer_pattern hybrid_override_pattern index_head_dim index_n_heads index_skip_topk_offset index_topk
+index_topk_freq index_topk_pattern indexer_types interleave_moe_layer_step intermediate_size intermediate_size_mlp is_gated_act
+kv_channels kv_lora_rank language_config laurel_rank layer_group_size layer_norm_elementwise_affine layer_types layers_block_type
+linear_attn_config linear_conv_kernel_dim linear_head_dim linear_key_head_dim linear_num_heads linear_num_key_heads
+linear_num_value_heads linear_value_head_dim llm_config lm_head_bias lru_width mamba_conv_bias mamba_d_conv mamba_d_head mamba_d_ssm
+mamba_d_state mamba_dt_rank mamba_expand mamba_head_dim mamba_n_groups mamba_n_heads mamba_ngroups mamba_num_heads
+mamba_proj_bias mamba_rms_norm max_window_layers mla_use_output_gate mlp_bias mlp_layer_types mlp_only_layers
+moe_intermediate_size moe_k moe_latent_size moe_layer_end_index moe_layer_freq moe_layer_interval moe_layer_start_index
+moe_layers moe_layers_enum moe_layer_num_skipped moe_num_experts moe_num_shared_experts moe_shared_expert_intermediate_size moe_topk
+mtp_hybrid_override_pattern mtp_layers_block_type mtp_num_hidden_layers mtp_transformer_layers multi_query
+multi_query_attention multi_query_group_num n_embd n_embed n_ctx n_group_heads n_groups n_head n_head_kv n_heads n_inner n_layer n_layers
+n_mamba_heads n_positions n_routed_experts n_shared_experts new_decoder_architecture no_bias no_rope_layer_interval no_rope_layers norm_type
+num_attention_heads num_blocks num_decoder_layers num_dense_layers num_experts num_experts_per_tok num_experts_per_token
+num_global_key_value_heads num_hash_layers num_heads num_hidden_layers num_key_value_heads num_kv_heads num_kv_shared_layers
+num_layers num_local_experts num_mem_blocks num_mtp_layers num_mtp_modules num_nextn_predict_layers num_shared_expert
+num_shared_experts num_sliding_attention_heads o_groups o_lora_rank padded_vocab_size parallel_attn per_layer_config
+prefix_dense_intermediate_size q_lora_rank qk_dim_factor qk_layernorm qk_norm_type qk_nope_head_dim qk_rope_head_dim qkv_bias
+qkv_proj_bias routed_expert_hidden_size router_hidden_size share_expert_dim shared_expert_intermediate_size shared_intermediate_size
+short_conv_kernel_size skip_bias_add_qkv sliding_window sliding_window_pattern sliding_window_size sparse_attention_config ssm_state_size
+state_size swa_head_dim swa_num_attention_heads swa_num_key_value_heads swa_v_head_dim text_config thinker_config
+tie_word_embeddings time_step_rank top_k_experts unk_shared use_bias use_bidirectional_attention use_cla use_conv_bias
+use_double_wide_mlp use_gemma_norm use_mla use_parallel_residual use_qk_norm use_qkv_bias use_shared_attention_adapter
+use_sliding_window v_dim_factor v_head_dim vision_config vocab_size vocab_size_per_layer_input weight_tying window_size
+word_embed_proj_dim zero_expert_num
+router_bias gated_norm_rank compress_rate_csa compress_rate_hca
+multi_gate pre_seq_len inner_hidden_size num_swa_attention_heads num_swa_key_value_heads conv_window sliding_window_layers use_mixed_mlp_moe
+add_classification_head use_mla moe_router_enable_expert_bias moe_router_enable_shared_expert rmsnorm position_encoding_2d
+attn_res_block_size attn_layer_types block_ff_dim embedding_dim ffn_proj_factor ffn_round_up_to_multiple_of full_attention_layers
+group_norm_size hybrid_layer_ids inference_state_dtype latent_moe_use_norm mamba_headdim mamba_inner_layernorms mamba_use_mlp
+mtp_use_dedicated_embeddings num_kv_heads_for_linear_attn projectors_bias tie_embedding _block_types add_out_norm
+gating attention_other_setting share_expert_dims num_attention_groups moe_top_k add_full_attention_sink_bias
+add_swa_attention_sink_bias num_attention_heads_per_layer is_moe_layer expert_hidden_dim use_mixed_mlp_moe qk_norm index_topk_blocks
+index_block_size prefix_dense_sliding_window_pattern mtp_layer_types mtp_mlp_layer_types use_sparse_attention sparse_attention_freq
+sparse_disable_index_value sparse_num_index_heads sparse_index_dim sparse_topk_blocks sparse_block_size kv_n_heads
+""".split()
+)
+
+
+def leftovers(config: Config, skip: Iterable[str] = ()) -> list[str]:
+    """Shaping keys that the file sets to something and that nobody read or dismissed."""
+    neutral: tuple[Any, ...] = (None, False, 0, "", [], {})
+    return sorted(
+        key
+        for key, value in config.raw.items()
+        if key in SHAPING and key not in config.used and key not in skip and not any(value is n or value == n for n in neutral)
+    )

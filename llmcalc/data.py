@@ -1,0 +1,108 @@
+"""Where the data files are (bundled, the user's, cached), and how a file is read.
+
+Every file is hostile until parsed: size, encoding and depth are bounded before a parser sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from llmcalc.errors import LlmcalcError
+
+_PACKAGE = Path(__file__).resolve().parent
+MAX_CONFIG_BYTES = 32 * 2**20  # the largest real config.json (22,422 quantised layers) has 3 MB
+
+
+def bundled(folder: str) -> Path:
+    """`hardware/`, `models/` or `measurements/`: beside the package in a checkout, inside it in a wheel."""
+    inside = _PACKAGE / "_data" / folder
+    return inside if inside.is_dir() else _PACKAGE.parent / folder
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    # The XDG specification: a relative value is to be ignored.
+    base = Path(value) if os.path.isabs(value) else Path(os.path.expanduser("~")) / fallback
+    return base / "llmcalc"
+
+
+def user_config() -> Path:
+    """The user's own profiles: $XDG_CONFIG_HOME/llmcalc, by default ~/.config/llmcalc."""
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def user_cache() -> Path:
+    """What can be thrown away: $XDG_CACHE_HOME/llmcalc, by default ~/.cache/llmcalc."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def read_text(path: Path, what: str, limit: int = MAX_CONFIG_BYTES) -> str:
+    """A UTF-8 file (BOM allowed) of at most `limit` bytes. Errors: file-unreadable, file-too-large, file-not-text."""
+    try:
+        if path.is_file() and path.stat().st_size > limit:
+            raise LlmcalcError(
+                "file-too-large",
+                f"{path} is {path.stat().st_size:,} bytes; a {what} has at most {limit:,}",
+                f"give the path of a {what}",
+            )
+        with path.open("rb") as stream:
+            return decode(stream.read(limit + 1), str(path), what, limit)
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        raise LlmcalcError("file-unreadable", f"cannot read {path}: {reason}", f"give the path of a readable {what}") from None
+
+
+def decode(content: bytes, name: str, what: str, limit: int = MAX_CONFIG_BYTES) -> str:
+    """Bytes to text under the same bounds as `read_text`; `name` is for the message."""
+    if len(content) > limit:
+        raise LlmcalcError("file-too-large", f"{name} is over {limit:,} bytes; a {what} has fewer", f"give a {what}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise LlmcalcError(
+            "file-not-text", f"{name} is not UTF-8 text (byte {problem.start})", f"a {what} is a UTF-8 text file"
+        ) from None
+
+
+def parse_json(text: str, name: str, what: str) -> Any:
+    """JSON to Python. NaN and Infinity are kept as floats for the field checks to refuse. Errors: not-json."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise LlmcalcError("not-json", f"{name} is nested too deeply", f"a {what} has a few levels") from None
+    except ValueError as problem:
+        where = f"line {problem.lineno}, column {problem.colno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else str(problem).splitlines()[0]
+        raise LlmcalcError("not-json", f"{name} is not JSON ({where})", f"give a {what}") from None
+
+
+def parse_yaml(text: str, name: str, what: str) -> Any:
+    """YAML to Python through the safe loader. Errors: not-yaml (also for duplicate keys, aliases and deep nesting)."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            keys = [key.value for key, _ in node.value]
+            twice = sorted({str(key) for key in keys if isinstance(key, str) and keys.count(key) > 1})
+            if twice:
+                raise LlmcalcError("not-yaml", f"{name} gives {twice[0]} twice", "keep one of them")
+            return super().construct_mapping(node, deep)
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.events.AliasEvent):
+                # An alias of an alias of an alias fills the memory; no profile needs one.
+                raise LlmcalcError("not-yaml", f"{name} uses a YAML alias", "write the value out")
+            return super().compose_node(parent, index)
+
+    try:
+        return yaml.load(text, Loader=Loader)  # noqa: S506 - a subclass of the safe loader
+    except RecursionError:
+        raise LlmcalcError("not-yaml", f"{name} is nested too deeply", f"a {what} has a few levels") from None
+    except (yaml.YAMLError, ValueError) as problem:
+        mark = getattr(problem, "problem_mark", None)
+        where = f"line {mark.line + 1}: {getattr(problem, 'problem', '')}" if mark else str(problem).splitlines()[0]
+        raise LlmcalcError("not-yaml", f"{name} is not YAML ({where})", f"give a {what}") from None

@@ -1,0 +1,323 @@
+"""What the cache of a model and its weights hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llmcalc import formats
+from llmcalc.architecture import Attention, Entry, Model, Weight
+from llmcalc.estimate import Estimate
+from llmcalc.figures import Figure, total
+from llmcalc.formats import Format
+from llmcalc.formulas import memory as f
+from llmcalc.model import weights as model_weights
+from llmcalc.units import whole
+
+CONFIG = "config.json"
+
+
+# ---- formats ------------------------------------------------------------------------------------------------------
+
+
+def compute_format(model: Model) -> tuple[Format, str | None]:
+    """The format that the checkpoint computes in, and an assumption where the config states none."""
+    found = formats.of_dtype(model.dtype) if model.dtype else None
+    if found is not None and found.bits >= 16:
+        return found, None
+    stated = f"dtype {model.dtype} is none that an engine computes in" if model.dtype else "the config states no dtype"
+    return formats.FORMATS["bf16"], f"bf16 arithmetic: {stated}"
+
+
+def kv_format(model: Model, name: str) -> tuple[Format, str]:
+    """The cache's format for `--kv-dtype name`, and where it comes from. fp8 weights do not imply an fp8 cache."""
+    if name.lower() != "auto":
+        return formats.find(name, kv=True), "asked for"
+    scheme = kv_scheme(model.quantization)
+    if scheme:
+        return formats.find(scheme, kv=True), "the checkpoint's KV scheme"
+    found, assumed = compute_format(model)
+    return found, assumed or f"the checkpoint's dtype ({model.dtype})"
+
+
+def kv_scheme(quantization: Mapping[str, Any] | None) -> str | None:
+    """The KV format that a quantised checkpoint states: compressed-tensors kv_cache_scheme, ModelOpt kv_cache_quant_algo."""
+    if not quantization:
+        return None
+    blocks = [quantization, quantization.get("quantization")]
+    for block in blocks:
+        if not isinstance(block, Mapping):
+            continue
+        algo = block.get("kv_cache_quant_algo")
+        if isinstance(algo, str) and algo.lower() not in ("", "none"):
+            return algo.lower().removesuffix("_affine")
+        scheme = block.get("kv_cache_scheme")
+        if isinstance(scheme, Mapping) and scheme.get("num_bits") is not None:
+            kind = "fp" if scheme.get("type") == "float" else "int"
+            return f"{kind}{scheme['num_bits']}"
+        if isinstance(scheme, str):
+            return scheme.lower()
+    return None
+
+
+# ---- the cache ----------------------------------------------------------------------------------------------------
+
+
+def mixers(model: Model) -> list[tuple[Attention, int]]:
+    """Distinct token mixers with the number of layers that have them, in order of appearance."""
+    found: dict[Attention, int] = {}
+    for group in model.groups:
+        for mixer in group.layer.mixers:
+            found[mixer] = found.get(mixer, 0) + group.count
+    return list(found.items())
+
+
+def entry_bytes(entry: Entry, layers: int, fmt: Format) -> Figure:
+    """Bytes per cache entry of a group of alike layers."""
+    return entry.formula.of(
+        {"layers": Figure("layers", layers, "", CONFIG)} | {name: Figure(name, value, "", CONFIG) for name, value in entry.args},
+        bytes_per_element=Figure("bytes_per_element", fmt.bytes, "B", f"{fmt.name}, {fmt.bits:g} bits"),
+    )
+
+
+def cached(entry: Entry, ctx: Figure, *, windows: bool = True) -> Figure:
+    """Entries that one sequence of `ctx` tokens keeps."""
+    if entry.tokens is not None:
+        return Figure("cached_tokens", entry.tokens, "tokens", CONFIG)
+    kept = ctx
+    if entry.window is not None and windows:
+        kept = f.tokens_in_window.of(ctx_tokens=ctx, window_tokens=Figure("window_tokens", entry.window, "tokens", CONFIG))
+    if entry.ratio > 1:
+        kept = f.compressed_entries.of(ctx_tokens=kept, ratio=Figure("ratio", entry.ratio, "", CONFIG))
+    return kept
+
+
+def state_figures(mixer: Attention, layers: int, fmt: Format) -> list[Figure]:
+    """State of one sequence in a group of alike layers, part by part."""
+    found = []
+    for state in mixer.states:
+        elements = state.formula.of({name: Figure(name, value, "", CONFIG) for name, value in state.args})
+        width = 4 if state.dtype == "fp32" else fmt.bytes
+        found.append(
+            f.state_bytes.of(
+                as_name=f"{state.name}_state_bytes",
+                layers=Figure("layers", layers, "", CONFIG),
+                elements=elements,
+                bytes_per_element=Figure("bytes_per_element", width, "B", "fp32" if state.dtype == "fp32" else fmt.name),
+            )
+        )
+    return found
+
+
+def state_format(model: Model, cache: Format) -> Format:
+    """Convolution states have the dtype that the engine computes in: that of an unquantised cache, else the checkpoint's."""
+    return cache if cache.name in ("fp32", "bf16", "fp16") else compute_format(model)[0]
+
+
+def sequence_bytes(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> Figure:
+    """Cache and state of one sequence, as a derivation."""
+    return _cache(model, ctx, cache, windows=windows)[0]
+
+
+def _cache(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> tuple[Figure, list[dict[str, Any]], list[Figure]]:
+    ctx_figure = Figure("ctx_tokens", ctx, "tokens", "--ctx")
+    plain = state_format(model, cache)
+    parts: list[Figure] = []
+    rows: list[dict[str, Any]] = []
+    for mixer, layers in mixers(model):
+        kept: list[Figure] = []
+        per_token: list[Figure] = []
+        for entry in mixer.entries:
+            if not entry.stored:
+                continue
+            size = entry_bytes(entry, layers, cache)
+            per_token.append(size)
+            kept.append(
+                f.cache_bytes.of(
+                    as_name=f"{mixer.kind}_cache_bytes", bytes_per_token=size, cached_tokens=cached(entry, ctx_figure, windows=windows)
+                )
+            )
+        states = state_figures(mixer, layers, plain)
+        parts += kept + states
+        stored = [entry for entry in mixer.entries if entry.stored]
+        growing = [(e, s.value) for e, s in zip(stored, per_token, strict=True) if e.tokens is None]
+        windowed = [entry.window for entry in stored if entry.window is not None]
+        rows.append(
+            {
+                "kind": mixer.kind,
+                "layers": layers,
+                "bytes_per_token": whole(sum(value / e.ratio if e.ratio > 1 else value for e, value in growing)),
+                "bytes_per_token_beyond_window": whole(
+                    sum(value / e.ratio if e.ratio > 1 else value for e, value in growing if e.window is None)
+                ),
+                "window_tokens": min(windowed) if windowed else None,
+                "state_bytes": whole(sum(state.value for state in states)),
+                "bytes_per_sequence": whole(sum(part.value for part in (*kept, *states))),
+            }
+        )
+    return total("kv_bytes_per_sequence", "B", tuple(parts)), rows, [part for part in parts if part.name.endswith("_state_bytes")]
+
+
+def kv(model: Model, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Estimate:
+    """KV cache and state of `batch` sequences of `ctx` tokens."""
+    cache, origin = kv_format(model, kv_dtype)
+    sequence, rows, states = _cache(model, ctx, cache)
+    full, _, _ = _cache(model, ctx, cache, windows=False)
+    everything = f.batch_bytes.of(as_name="kv_bytes_total", bytes_per_sequence=sequence, batch=Figure("batch", batch, "", "--batch"))
+    per_token = _per_token(model, cache)
+    beyond = whole(sum(row["bytes_per_token_beyond_window"] for row in rows))
+    attending = [mixer for mixer, _ in mixers(model) if mixer.entries and mixer.query_heads]
+    ratios = {mixer.query_heads / mixer.kv_heads for mixer in attending}
+    results = {
+        "kv_bytes_per_token": per_token.value,
+        "kv_bytes_per_token_beyond_window": beyond,
+        "state_bytes_per_sequence": whole(sum(row["state_bytes"] for row in rows)),
+        "kv_bytes_per_sequence": sequence.value,
+        "kv_bytes_total": everything.value,
+        "kv_bytes_per_sequence_full_attention": full.value,
+        "query_heads_per_kv_head": whole(max(ratios)) if ratios else None,
+        "max_context_tokens": model.max_context,
+        "native_context_tokens": model.native_context,
+    }
+    warnings = []
+    if not ratios:
+        warnings.append("query_heads_per_kv_head: no layer of this model attends")
+    elif len(ratios) > 1:
+        warnings.append(f"query_heads_per_kv_head differs by layer ({', '.join(f'{r:g}' for r in sorted(ratios))}): the largest is shown")
+    if model.max_context is None:
+        warnings.append("max_context_tokens: the config names no longest context")
+    elif ctx > model.max_context:
+        warnings.append(f"ctx {ctx:,} is beyond the model's own maximum of {model.max_context:,} tokens")
+    return Estimate(
+        results=results,
+        figures={"kv_bytes_per_token": per_token, "kv_bytes_per_sequence": sequence, "kv_bytes_total": everything},
+        rows=tuple(rows),
+        inputs={"ctx_tokens": ctx, "batch": batch, "kv_dtype": cache.name, "kv_bits_per_element": cache.bits},
+        assumptions=(f"KV cache in {cache.name}: {origin}", *_state_note(states, plain=state_format(model, cache))),
+        warnings=(*warnings, *model.notes),
+    )
+
+
+def _state_note(states: list[Figure], plain: Format) -> tuple[str, ...]:
+    return (f"recurrent state in fp32, convolution state in {plain.name}",) if states else ()
+
+
+def _per_token(model: Model, cache: Format) -> Figure:
+    """Each new token, while it is inside every window."""
+    parts = []
+    for mixer, layers in mixers(model):
+        for entry in mixer.entries:
+            if entry.stored and entry.tokens is None:
+                size = entry_bytes(entry, layers, cache)
+                if entry.ratio > 1:
+                    size = f.amortised.of(as_name=size.name, bytes_per_entry=size, ratio=Figure("ratio", entry.ratio, "", CONFIG))
+                parts.append(size)
+    return parts[0] if len(parts) == 1 else total("kv_bytes_per_token", "B/token", tuple(parts))
+
+
+# ---- the weights --------------------------------------------------------------------------------------------------
+
+PARTS = (
+    "embedding", "positions", "encoder", "attention", "indexer", "state", "mlp", "experts", "shared experts", "router", "norms", "head",
+    "vision", "audio", "projector", "mtp",
+)  # fmt: skip
+
+
+def _weight_figure(weight: Weight, layers: int) -> Figure:
+    def read(name: str, value: int) -> Figure:
+        return Figure(name, value, "", CONFIG)
+
+    if weight.copies == 1 and weight.columns == 1:
+        return f.vector_params.of(as_name=weight.name, layers=read("layers", layers), width=read("width", weight.rows))
+    return f.matrix_params.of(
+        as_name=weight.name,
+        layers=read("layers", layers),
+        copies=read("copies", weight.copies),
+        rows=read("rows", weight.rows),
+        columns=read("columns", weight.columns),
+    )
+
+
+def language_params(model: Model) -> int:
+    """Parameters of the language model: embedding, layers, head."""
+    return sum(layers * weight.params for layers, weight in model_weights(model))
+
+
+def active_params(model: Model, *, embedding: bool = False) -> int:
+    """Parameters that one token multiplies with: no embedding table, the LM head (also a tied one), top_k experts.
+
+    `embedding` adds the table where it is not the head itself.
+    """
+    stack = model.stack
+    active = sum(layers * weight.active_params for layers, weight in model_weights(model) if weight.part != "embedding")
+    tables = sum(weight.params for weight in stack.embedding)
+    if stack.tied:
+        active += stack.vocab * stack.embedding[0].columns
+        tables -= stack.vocab * stack.embedding[0].columns
+    return active + (tables if embedding else 0)
+
+
+def weight_format(model: Model, name: str) -> tuple[Format, str]:
+    """The format for `--weights name` and where it comes from."""
+    if name.lower() != "auto":
+        return formats.find(name), "asked for; it applies to every parameter"
+    found, assumed = compute_format(model)
+    return found, assumed or f"the checkpoint's dtype ({model.dtype})"
+
+
+def weights(model: Model, weights_format: str = "auto") -> Estimate:
+    """Parameters by part, and their bytes."""
+    fmt, origin = weight_format(model, weights_format)
+    by_part: dict[str, list[Figure]] = {}
+    active: dict[str, int] = {}
+    for layers, weight in model_weights(model):
+        by_part.setdefault(weight.part, []).append(_weight_figure(weight, layers))
+        active[weight.part] = active.get(weight.part, 0) + layers * weight.active_params
+    active.pop("embedding", None)
+    towers: dict[str, int] = {}
+    for weight in model.towers or ():
+        by_part.setdefault(weight.part, []).append(_weight_figure(weight, 1))
+        towers[weight.part] = towers.get(weight.part, 0) + weight.params
+    language = total(
+        "language_params",
+        "params",
+        tuple(total(part, "params", tuple(found)) for part, found in by_part.items() if part not in towers),
+    )
+    tower_params = None if model.towers is None else sum(towers.values())
+    total_params = None if tower_params is None else language.value + tower_params
+    counted = Figure("params", language.value if total_params is None else total_params, "params", "sum", None, (language,))
+    size = f.weight_bytes.of(params=counted, bits_per_weight=Figure("bits_per_weight", fmt.bits, "bit", fmt.name))
+    rows = [
+        {
+            "part": part,
+            "params": sum(figure.value for figure in by_part[part]),
+            "active_params": active.get(part, 0) if part not in towers else 0,
+            "bytes": whole(sum(figure.value for figure in by_part[part]) * fmt.bits / 8),
+        }
+        for part in sorted(by_part, key=lambda part: PARTS.index(part) if part in PARTS else len(PARTS))
+    ]
+    mtp = sum(weight.params for weight in model.stack.mtp)
+    warnings = list(model.notes)
+    if total_params is None:
+        warnings.append("tower_params and total_params: the shape of the tower is not read; bytes are of the language model alone")
+    if model.quantization is not None and weights_format.lower() == "auto":
+        warnings.append("the checkpoint is quantised; --weights auto counts its parameters at the dtype it computes in")
+    results = {
+        "language_params": language.value,
+        "tower_params": tower_params,
+        "total_params": total_params,
+        "active_params": active_params(model),
+        "active_params_with_embedding": active_params(model, embedding=True),
+        "embedding_params": sum(weight.params for weight in model.stack.embedding),
+        "weight_bytes": size.value,
+        "bits_per_weight": fmt.bits,
+        "mtp_params": mtp,
+    }
+    return Estimate(
+        results=results,
+        figures={"weight_bytes": size},
+        rows=tuple(rows),
+        inputs={"weights": fmt.name, "bits_per_weight": fmt.bits},
+        assumptions=(f"weights in {fmt.name}: {origin}",),
+        warnings=tuple(warnings),
+    )

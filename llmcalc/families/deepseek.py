@@ -1,0 +1,338 @@
+"""Latent attention: DeepSeek-V2 and after, and everything that caches one latent per token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from llmcalc.architecture import Attention, Mlp, Stack, Weight, decoder, layer_types, linear, norm
+from llmcalc.attention import compressed, mla
+from llmcalc.config import Config
+from llmcalc.families import family
+from llmcalc.mlp import dense, experts, moe
+
+MlpAt = Callable[[int], Mlp]
+
+
+def sparse_layers(c: Config, first: int | None = None, every: int | None = None) -> list[bool]:
+    """Which layers are mixtures: the file's list, or all from first_k_dense_replace on (of these every moe_layer_freq-th).
+
+    `first` and `every` are what the class takes where it has no such field.
+    """
+    if c.has("mlp_layer_types"):
+        c.dismiss("first_k_dense_replace", "moe_layer_freq")
+        kinds = layer_types(c, c.layers, lambda _: "sparse", "mlp_layer_types")
+        for kind in kinds:
+            if kind not in ("dense", "sparse"):
+                raise c.fail("mlp_layer_types", kind, "dense or sparse")
+        return [kind == "sparse" for kind in kinds]
+    c.dismiss("mlp_layer_types")
+    start = c.count("first_k_dense_replace", least=0, default=first)
+    step = c.count("moe_layer_freq", default=every or 1)
+    return [layer >= start and layer % step == 0 for layer in range(c.layers)]
+
+
+def blocks(
+    c: Config, sparse: Sequence[bool], *, bias: bool = False, extra: tuple[Weight, ...] = ()
+) -> tuple[MlpAt, Mlp]:
+    """The MLP of every layer, and the mixture. `bias` is on the dense and the shared matrices, not on the experts."""
+    number, used = experts(c)
+    if c.has("n_routed_experts") and c.count("n_routed_experts") != number:
+        raise c.fail("n_routed_experts", c.get("n_routed_experts"), f"num_experts ({number}), which is given too")
+    inner = c.count("moe_intermediate_size")
+    shared = (c.maybe("n_shared_experts", "num_shared_experts", least=0) or 0) * inner
+    if shared and bias:
+        extra += dense(c.hidden, shared, bias=True, part="shared experts").weights
+        shared = 0
+    mixture = moe(c.hidden, number, used, inner, shared=shared, extra=extra)
+    plain = None if all(sparse) else dense(c.hidden, c.count("intermediate_size"), bias=bias)
+    c.dismiss("intermediate_size")
+    return lambda layer: mixture if plain is None or sparse[layer] else plain, mixture
+
+
+def predictors(c: Config) -> int:
+    """Multi-token-prediction modules that the file names; where it names none there are none in the checkpoint."""
+    keys = ("num_nextn_predict_layers", "num_mtp_layers")
+    found = c.maybe(*keys, least=0, most=64) if c.has(*keys) else None
+    c.dismiss(*keys)
+    return found or 0
+
+
+def predictor(c: Config, attention: Attention, mixture: Mlp, *, tables: int) -> tuple[Weight, ...]:
+    """A layer behind a projection of two hidden states, with three norms, and `tables` copies of embedding and head.
+
+    The router's balancing bias is a buffer in the layers and is counted only here, as the files do.
+    """
+    hidden, number = c.hidden, predictors(c)
+    weights = (
+        attention.weights + mixture.weights + (Weight("mlp.gate.e_score_correction_bias", "router", mixture.experts),)
+    )
+    for name in ("input_layernorm", "post_attention_layernorm", "enorm", "hnorm", "shared_head.norm"):
+        weights += norm(name, hidden)
+    weights += linear("eh_proj", "mtp", hidden, 2 * hidden)
+    for name in ("embed_tokens", "shared_head.head")[:tables]:
+        weights += linear(name, "mtp", c.count("vocab_size"), hidden)
+    return tuple(weight._replace(part="mtp") for weight in weights) * number
+
+
+def indexer(c: Config, own: bool = True) -> mla.Index:
+    """The sparse-attention indexer by the keys of DeepSeek-V3.2."""
+    return mla.Index(c.count("index_n_heads"), c.count("index_head_dim"), c.count("index_topk"), own)
+
+
+def all_indexed(c: Config) -> None:
+    """Newer files say of every layer that it is sparse; nothing else is possible."""
+    for kind in layer_types(c, c.layers, lambda _: "indexed_attention"):
+        if kind not in ("indexed_attention", "deepseek_sparse_attention"):
+            raise c.fail("layer_types", kind, "indexed_attention")
+
+
+def full_indexers(c: Config) -> Callable[[int], bool]:
+    """GLM-5.2: which layers choose tokens themselves; the others reuse the choice of the layer before."""
+    letters = {"F": True, "S": False, "full": True, "shared": False}
+    for key in ("indexer_types", "index_topk_pattern"):
+        found = c.get(key)
+        if found is not None:
+            c.dismiss("index_topk_pattern", "index_topk_freq", "index_skip_topk_offset")
+            if not isinstance(found, str | list) or len(found) < c.layers or not all(kind in letters for kind in found):
+                raise c.fail(key, found, "full or shared for every layer")
+            own = [letters[kind] for kind in found]
+            own += [_scheduled(c, layer) for layer in range(len(own), c.layers + predictors(c))]
+            return lambda layer: own[layer]
+    return lambda layer: _scheduled(c, layer)
+
+
+def _scheduled(c: Config, layer: int) -> bool:
+    every = max(c.count("index_topk_freq", least=0, default=1), 1)
+    return max(layer - c.count("index_skip_topk_offset", least=0, default=2) + 1, 0) % every == 0
+
+
+def latent(
+    c: Config, mlps: MlpAt, *, value_dim: int | None = None, mixture: Mlp | None = None, tables: int = 2
+) -> Stack:
+    """The same MLA block on every layer. `mixture`: the MLP of its multi-token-prediction modules."""
+    attention = mla.build(c.hidden, mla.dims(c, value_dim), bias=c.flag("attention_bias"))
+    extra = predictor(c, attention, mixture, tables=tables) if mixture else ()
+    return decoder(c, lambda _: attention, mlps, mtp=extra)
+
+
+@family("deepseek_v2")
+def deepseek_v2(c: Config) -> Stack:
+    """The first MLA; Lite has no low rank on the queries."""
+    mlps, _ = blocks(c, sparse_layers(c), bias=c.flag("mlp_bias"))
+    return latent(c, mlps)
+
+
+@family("deepseek_v3", "kimi_k2", "sarvam_mla")
+def deepseek_v3(c: Config) -> Stack:
+    """One prediction module that stores the embedding and the head once more; Moonlight has no low rank on the queries."""
+    mlps, mixture = blocks(c, sparse_layers(c))
+    return latent(c, mlps, mixture=mixture)
+
+
+@family("glm4_moe_lite")
+def glm4_moe_lite(c: Config) -> Stack:
+    """GLM-4.7-Flash: DeepSeek-V3 with one dense layer."""
+    mlps, mixture = blocks(c, sparse_layers(c, first=1))
+    return latent(c, mlps, mixture=mixture)
+
+
+@family("mistral4")
+def mistral4(c: Config) -> Stack:
+    """Mistral Small 4."""
+    c.dismiss("sliding_window", "mlp_bias")  # in the file, not in the class
+    mlps, _ = blocks(c, sparse_layers(c))
+    return latent(c, mlps)
+
+
+@family("youtu", "minicpm3")
+def dense_latent(c: Config) -> Stack:
+    """Dense layers; MiniCPM3 derives the width of the values."""
+    bias = c.flag("mlp_bias") if c.model_type == "minicpm3" else False
+    block = dense(c.hidden, c.count("intermediate_size"), bias=bias)
+    width = c.hidden // c.count("num_attention_heads") if c.model_type == "minicpm3" else None
+    return latent(c, lambda _: block, value_dim=width)
+
+
+@family("axk1")
+def axk1(c: Config) -> Stack:
+    """A.X K1: DeepSeek-V3 with one more norm behind every mixture."""
+    mlps, _ = blocks(c, sparse_layers(c, first=1, every=1), extra=norm("mlp.post_mlp_layernorm", c.hidden))
+    return latent(c, mlps)
+
+
+@family("deepseek_v32", "glm_moe_dsa")
+def sparse_latent(c: Config) -> Stack:
+    """MLA that reads only the tokens an indexer picks; in GLM-5.2 some layers reuse another's pick and keep no index keys."""
+    c.dismiss("mlp_bias")  # in the class, which does not use it
+    all_indexed(c)
+    glm = c.model_type == "glm_moe_dsa"
+    own = full_indexers(c) if glm else lambda _: True
+    mlps, mixture = blocks(c, sparse_layers(c))
+    bias, d = c.flag("attention_bias"), mla.dims(c)
+    made = {full: mla.build(c.hidden, d, bias=bias, index=indexer(c, full)) for full in (True, False)}
+    extra = predictor(c, made[own(c.layers)], mixture, tables=0 if glm else 2) if predictors(c) else ()
+    return decoder(c, lambda layer: made[own(layer)], mlps, mtp=extra)
+
+
+@family("hy_v4")
+def hy_v4(c: Config) -> Stack:
+    """Hunyuan 4: sparse MLA with an output gate and sinks, and residual streams; three in four layers reuse a pick."""
+    all_indexed(c)
+    hidden, streams, d = c.hidden, c.count("hc_mult"), mla.dims(c)
+    kinds = layer_types(c, c.layers, lambda i: "full" if i == 0 or i % 4 == 1 else "shared", "indexer_types")
+    for kind in kinds:
+        if kind not in ("full", "shared"):
+            raise c.fail("indexer_types", kind, "full or shared")
+    gate = linear("gate_proj", "attention", d.heads * d.value, hidden) + (Weight("sinks", "attention", d.heads),)
+    made = {
+        kind: mla.build(hidden, d, bias=c.flag("attention_bias"), index=indexer(c, kind == "full"), extra=gate)
+        for kind in ("full", "shared")
+    }
+    mlps, _ = blocks(c, sparse_layers(c, first=1))
+    width = streams * hidden
+    mix = tuple(weight for name in ("attn_hc", "mlp_hc") for weight in _streams(name, 2 * streams, width, 2))
+    head = _streams("hc_head", streams, width, 1)
+    return decoder(c, lambda layer: made[kinds[layer]], mlps, per_layer=lambda _: mix, outside=head)
+
+
+@family("axk2")
+def axk2(c: Config) -> Stack:
+    """A.X K2: an indexer on every layer, an output gate beside the queries, and norms with a small gate."""
+    all_indexed(c)
+    sparse = sparse_layers(c, first=1, every=1)
+    mlps, _ = blocks(c, sparse)
+    d, hidden, rank = mla.dims(c), c.hidden, c.count("gated_norm_rank")
+    if d.q_rank is None:
+        raise c.fail("q_lora_rank", None, "a whole number")
+    query = Weight("q_gate_proj", "attention", d.heads * (d.nope + d.rope + d.value), 2 * d.q_rank)
+    plain = mla.build(hidden, d, bias=c.flag("attention_bias"), index=indexer(c))
+    weights = tuple(query if weight.name == "q_b_proj" else weight for weight in plain.weights)
+    attention = Attention(plain.kind, weights, plain.entries, query_heads=plain.query_heads, kv_heads=plain.kv_heads)
+    gate = linear("norm.mlp.fc1", "norms", rank, hidden) + linear("norm.mlp.fc2", "norms", hidden, rank)
+    return decoder(c, lambda _: attention, mlps, per_layer=lambda layer: gate * (2 if sparse[layer] else 1))
+
+
+@family("longcat_flash")
+def longcat_flash(c: Config) -> Stack:
+    """Two attentions and two dense MLPs per layer beside one mixture, some of whose experts are the identity."""
+    hidden = c.hidden
+    attention = mla.build(hidden, mla.dims(c), bias=c.flag("attention_bias"))
+    beside = dense(hidden, c.count("ffn_hidden_size", "intermediate_size")).weights
+    number, used = c.count("n_routed_experts"), c.count("moe_topk", "num_experts_per_tok")
+    idle = c.maybe("zero_expert_num", least=0) or 0
+    inner = c.count("expert_ffn_hidden_size", "moe_intermediate_size")
+    mixture = moe(hidden, number, min(used, number), inner, idle=idle, router_bias=c.flag("router_bias"))
+    block = Mlp(beside * 2 + mixture.weights, mixture.experts, mixture.top_k)
+    if c.has("num_layers"):
+        c.dismiss("num_hidden_layers")  # counts attentions in some files and layers in others
+    notes = (
+        ("active parameters take every chosen expert for a real one; the identity experts have no weights",)
+        if idle
+        else ()
+    )
+    return decoder(
+        c,
+        lambda _: (attention, attention),
+        lambda _: block,
+        layers=c.count("num_layers", most=2048),
+        norms=4,
+        notes=notes,
+    )
+
+
+SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
+
+
+def v4_layers(c: Config) -> tuple[list[str], list[str], dict[str, int]]:
+    """Kind of every layer, kinds of the prediction modules, and tokens per entry of each kind."""
+    rates = {SLIDING: 0, SPARSE: 4, HEAVY: 128}
+    given = c.get("compress_rates")
+    for name, value in (given if isinstance(given, Mapping) else {}).items():
+        if name not in (SPARSE, HEAVY) or isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise c.fail("compress_rates", given, f"whole numbers for {SPARSE} and {HEAVY}")
+        rates[name] = value
+    rates[SPARSE] = c.count("compress_rate_csa", default=rates[SPARSE])
+    rates[HEAVY] = c.count("compress_rate_hca", default=rates[HEAVY])
+    by_ratio = {0: SLIDING, 4: SPARSE, 128: HEAVY}
+    ratios = c.counts("compress_ratios")
+    tail: list[str] = []
+    found = c.words("layer_types")
+    if ratios is not None:
+        for ratio in ratios:
+            if ratio not in by_ratio:
+                raise c.fail("compress_ratios", ratio, "0, 4 or 128")
+        named = [by_ratio[ratio] for ratio in ratios]
+        found, tail = found or named, named[c.layers :]
+    kinds = c.per_layer(found, "layer_types" if ratios is None else "compress_ratios", c.layers, _v4_rule)
+    for kind in kinds:
+        if kind not in rates:
+            raise c.fail("layer_types", kind, f"one of {', '.join(rates)}")
+    return kinds, tail, rates
+
+
+def _v4_rule(layer: int) -> str:
+    return HEAVY if layer < 2 or layer % 2 == 0 else SPARSE
+
+
+@family("deepseek_v4", "deepseek_ref")
+def deepseek_v4(c: Config) -> Stack:
+    """A window and compressed entries with K = V; residual streams in `hc_mult` copies; the first layers route by a table."""
+    hidden, streams = c.hidden, c.count("hc_mult")
+    if c.maybe("num_key_value_heads") not in (None, 1):
+        raise c.fail("num_key_value_heads", c.get("num_key_value_heads"), "1")
+    c.dismiss("qk_rope_head_dim")  # a part of head_dim
+    c.dismiss("attention_bias")  # in the class, which does not use it
+    c.dismiss(
+        "num_hash_layers"
+    )  # their int64 tables [vocab, top k] are no parameters, and the gate is there all the same
+    for kind in c.words("mlp_layer_types") or ():
+        if kind not in ("hash_moe", "moe"):
+            raise c.fail("mlp_layer_types", kind, "hash_moe or moe")
+    d = compressed.Dims(
+        heads=c.count("num_attention_heads"),
+        dim=c.count("head_dim"),
+        q_rank=c.count("q_lora_rank"),
+        groups=c.count("o_groups"),
+        o_rank=c.count("o_lora_rank"),
+        window=c.count("sliding_window"),
+    )
+    if d.heads * d.dim % d.groups:
+        raise c.fail("o_groups", d.groups, f"a divisor of the attention width ({d.heads * d.dim})")
+    kinds, tail, rates = v4_layers(c)
+    index = indexer(c)
+    made = {
+        kind: compressed.build(hidden, d, ratio=rate, index=index if kind == SPARSE else None)
+        for kind, rate in rates.items()
+    }
+    mlps, mixture = blocks(c, [True] * c.layers, bias=c.flag("mlp_bias"))
+    mix = tuple(
+        weight
+        for name in ("attn_hc", "ffn_hc")
+        for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3)
+    )
+    head = _streams("hc_head", streams, streams * hidden, 1)
+    number = predictors(c)
+    ahead: tuple[Weight, ...] = ()
+    for module in range(number):
+        ahead += made[tail[module] if module < len(tail) else SLIDING].weights + mixture.weights + mix + head
+        ahead += (Weight("mlp.gate.e_score_correction_bias", "router", mixture.experts),)
+        ahead += linear("e_proj", "mtp", hidden, hidden) + linear("h_proj", "mtp", hidden, hidden)
+        for name in ("input_layernorm", "post_attention_layernorm", "enorm", "hnorm", "norm"):
+            ahead += norm(name, hidden)
+    return decoder(
+        c,
+        lambda layer: made[kinds[layer]],
+        mlps,
+        per_layer=lambda _: mix,
+        outside=head,
+        mtp=tuple(weight._replace(part="mtp") for weight in ahead),
+    )
+
+
+def _streams(name: str, out: int, into: int, scales: int) -> tuple[Weight, ...]:
+    """The weights that mix the residual streams."""
+    return (
+        Weight(f"{name}.fn", "norms", out, into),
+        Weight(f"{name}.base", "norms", out),
+        Weight(f"{name}.scale", "norms", scales),
+    )

@@ -1,0 +1,303 @@
+"""Dense decoders with GQA: Llama and everything built like it."""
+
+from __future__ import annotations
+
+from llmcalc.architecture import FULL, Span, Stack, Weight, decoder, every, layer_types, spans
+from llmcalc.attention import gqa
+from llmcalc.config import Config
+from llmcalc.families import family
+from llmcalc.mlp import dense
+
+
+def biased(c: Config, which: str = "qkvo", *keys: str) -> str:
+    """Projections with a bias, where a key switches them on."""
+    return which if c.flag(*(keys or ("attention_bias",))) else ""
+
+
+def gated(c: Config, *, bias: bool | None = None, gate: bool = True):  # type: ignore[no-untyped-def]
+    """The same dense MLP on every layer; its bias is `mlp_bias` unless the family fixes it."""
+    block = dense(c.hidden, c.count("intermediate_size"), gated=gate, bias=c.flag("mlp_bias") if bias is None else bias)
+    return lambda layer: block
+
+
+def window_everywhere(c: Config) -> list[Span] | None:
+    """Mistral, Phi-3, StarCoder2: every layer slides where sliding_window is not null. `layer_types` may say otherwise."""
+    if c.has("layer_types"):
+        return spans(c, layer_types(c, c.layers, lambda _: "full_attention"))
+    window = c.maybe("sliding_window")
+    return [Span("window", window) if window else FULL] * c.layers
+
+
+def window_by_type(c: Config, period: int, key: str = "sliding_window_pattern") -> list[Span]:
+    """layer_types, or full attention on every `period`-th layer; the whole context everywhere where the window is null."""
+    step = c.maybe(key) or period
+    types = layer_types(c, c.layers, every(step))
+    return spans(c, types if c.maybe("sliding_window") else ["full_attention"] * c.layers)
+
+
+def window_from_layer(c: Config) -> list[Span]:
+    """Qwen2 and 3: where use_sliding_window, layers from max_window_layers on slide."""
+    window = c.maybe("sliding_window") if c.flag("use_sliding_window") else None
+    first = c.maybe("max_window_layers", least=0) or 0
+    if c.has("layer_types") and window:
+        return spans(c, layer_types(c, c.layers, lambda _: "full_attention"))
+    c.dismiss("layer_types", "sliding_window", "max_window_layers")
+    return [Span("window", window) if window and layer >= first else FULL for layer in range(c.layers)]
+
+
+@family("llama", "smollm3", "helium", "granite", "internlm3", "cwm", "granite_swa", "iquestcoder")
+def llama(c: Config) -> Stack:
+    """RMSNorm, rotary GQA, SwiGLU."""
+    windows = {
+        "cwm": lambda: window_by_type(c, 4),
+        "granite_swa": lambda: window_by_type(c, 4),
+        "smollm3": lambda: window_from_layer(c),
+    }.get(c.model_type, lambda: None)()
+    c.dismiss("no_rope_layers", "no_rope_layer_interval")  # positions only
+    return decoder(c, gqa.uniform(c, biases=biased(c), spans=windows, sinks=c.model_type == "granite_swa"), gated(c))
+
+
+@family("mistral", "ministral", "ministral3")
+def mistral(c: Config) -> Stack:
+    """Llama with a window on every layer, where there is one."""
+    return decoder(c, gqa.uniform(c, spans=window_everywhere(c)), gated(c, bias=False))
+
+
+@family("arcee", "jais2")
+def arcee(c: Config) -> Stack:
+    """Llama with a squared-ReLU MLP of two matrices."""
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, gate=False))
+
+
+@family("qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
+def qwen2(c: Config) -> Stack:
+    """Biases on q, k and v."""
+    return decoder(c, gqa.uniform(c, biases="qkv", spans=window_from_layer(c)), gated(c, bias=False))
+
+
+@family("qwen3", "qwen3_vl_text")
+def qwen3(c: Config) -> Stack:
+    """Norms on the heads of q and k."""
+    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head", spans=window_from_layer(c)), gated(c, bias=False))
+
+
+@family("seed_oss")
+def seed_oss(c: Config) -> Stack:
+    """The output projection has a switch of its own for the bias."""
+    out = "o" if c.flag("attention_out_bias") else ""
+    return decoder(c, gqa.uniform(c, biases=biased(c, "qkv") + out), gated(c))
+
+
+@family("ernie4_5")
+def ernie(c: Config) -> Stack:
+    """One switch for every bias."""
+    bias = c.flag("use_bias")
+    return decoder(c, gqa.uniform(c, biases="qkvo" if bias else ""), gated(c, bias=bias))
+
+
+@family("exaone")
+def exaone(c: Config) -> Stack:
+    """EXAONE 3: Llama under older names."""
+    return decoder(c, gqa.uniform(c), gated(c, bias=False))
+
+
+@family("exaone4")
+def exaone4(c: Config) -> Stack:
+    """Head norms, norms after each block, and windows by a pattern such as LLLG."""
+    pattern = c.get("sliding_window_pattern")
+    if isinstance(pattern, str):
+        if not pattern or set(pattern) - set("LG"):
+            raise c.fail("sliding_window_pattern", pattern, "a text of L and G")
+        types = layer_types(
+            c, c.layers, lambda i: "sliding_attention" if pattern[i % len(pattern)] == "L" and i < c.layers - 1 else "full_attention"
+        )
+        windows = spans(c, types if c.maybe("sliding_window") else ["full_attention"] * c.layers)
+    else:
+        windows = window_by_type(c, 4)
+    return decoder(c, gqa.uniform(c, qk_norm="head", spans=windows), gated(c, bias=False))
+
+
+@family("hunyuan_v1_dense")
+def hunyuan(c: Config) -> Stack:
+    """Head norms on q and k."""
+    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c))
+
+
+@family("nanochat")
+def nanochat(c: Config) -> Stack:
+    """Norms without parameters, a squared-ReLU MLP."""
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, bias=False, gate=False), norm_style="none")
+
+
+@family("apertus")
+def apertus(c: Config) -> Stack:
+    """xIELU: two learned numbers per MLP."""
+    numbers = (Weight("act_fn.alpha_p", "mlp", 1), Weight("act_fn.alpha_n", "mlp", 1))
+    return decoder(
+        c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False), per_layer=lambda _: numbers
+    )
+
+
+@family("diffllama")
+def diffllama(c: Config) -> Stack:
+    """Differential attention: four vectors of head_dim per layer."""
+    dim = gqa.heads(c)[2]
+    lambdas = tuple(Weight(f"lambda_{name}", "attention", dim) for name in ("q1", "k1", "q2", "k2"))
+    return decoder(c, gqa.uniform(c, biases=biased(c), extra=lambdas), gated(c))
+
+
+@family("doge")
+def doge(c: Config) -> Stack:
+    """Dynamic mask attention: a decay per KV head, and learned residual weights."""
+    if c.flag("is_moe"):
+        raise c.fail("is_moe", True, "false: the mixture of cross-domain experts is not read")
+    c.dismiss("num_experts", "num_experts_per_tok")
+    _, kv, dim = gqa.heads(c)
+    mask = (Weight("A", "attention", kv), Weight("dt_proj", "attention", kv, kv * dim))
+    residuals = tuple(Weight(name, "norms", c.hidden) for name in ("input_residual", "post_attention_residual"))
+    windows = window_everywhere(c)
+    return decoder(
+        c,
+        gqa.uniform(c, biases=biased(c), qk_norm="head", extra=mask, spans=windows),
+        gated(c),
+        per_layer=lambda _: residuals,
+    )
+
+
+@family("olmo")
+def olmo(c: Config) -> Stack:
+    """Norms without parameters."""
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, bias=False), norm_style="none")
+
+
+@family("olmo2", "olmo3")
+def olmo2(c: Config) -> Stack:
+    """Norms over the whole width of q and k, and after each block."""
+    windows = window_by_type(c, 4) if c.model_type == "olmo3" else None
+    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="full", spans=windows), gated(c, bias=False))
+
+
+@family("cohere", "cohere2")
+def cohere(c: Config) -> Stack:
+    """Attention and MLP in parallel behind one norm without a bias."""
+    windows = window_by_type(c, 4) if c.model_type == "cohere2" else None
+    query, kv, dim = gqa.heads(c)
+    extra: tuple[Weight, ...] = ()
+    if c.flag("use_qk_norm"):
+        extra = (Weight("q_norm", "norms", query, dim), Weight("k_norm", "norms", kv, dim))
+    return decoder(
+        c,
+        gqa.uniform(c, biases=biased(c), spans=windows, extra=extra),
+        gated(c, bias=False),
+        norm_style="layer-nobias",
+        norms=1,
+    )
+
+
+@family("stablelm")
+def stablelm(c: Config) -> Stack:
+    """LayerNorms with a bias; one per layer where the blocks run in parallel; optional norms per head."""
+    query, kv, dim = gqa.heads(c)
+    extra: tuple[Weight, ...] = ()
+    if c.flag("qk_layernorm"):
+        extra = (Weight("q_layernorm", "norms", query, dim), Weight("k_layernorm", "norms", kv, dim))
+    return decoder(
+        c,
+        gqa.uniform(c, biases=biased(c, "qkv", "use_qkv_bias"), extra=extra),
+        gated(c, bias=False),
+        norm_style="layer",
+        norms=(lambda _: 1) if c.flag("use_parallel_residual") else 2,
+    )
+
+
+@family("starcoder2")
+def starcoder2(c: Config) -> Stack:
+    """LayerNorms, biases everywhere, an MLP of two matrices."""
+    bias = c.flag("use_bias")
+    return decoder(
+        c,
+        gqa.uniform(c, biases="qkvo" if bias else "", spans=window_everywhere(c)),
+        gated(c, bias=bias, gate=False),
+        norm_style="layer",
+    )
+
+
+@family("phi")
+def phi(c: Config) -> Stack:
+    """Phi-1 and 2: blocks in parallel behind one norm, biases everywhere, also on the head."""
+    query, kv, dim = gqa.heads(c)
+    extra: tuple[Weight, ...] = ()
+    if c.flag("qk_layernorm"):
+        extra = tuple(Weight(f"{name}.{half}", "norms", dim) for name in ("q_norm", "k_norm") for half in ("weight", "bias"))
+    return decoder(
+        c,
+        gqa.uniform(c, biases="qkvo", extra=extra),
+        gated(c, bias=True, gate=False),
+        norm_style="layer",
+        norms=1,
+        head_bias=True,
+    )
+
+
+@family("phi3")
+def phi3(c: Config) -> Stack:
+    """Phi-3 and 4: Llama with fused projections."""
+    c.dismiss("attention_bias", "mlp_bias")  # in the file, not in the class
+    return decoder(c, gqa.uniform(c, spans=window_everywhere(c)), gated(c, bias=False))
+
+
+@family("glm", "glm4", "glm4v_text")
+def glm(c: Config) -> Stack:
+    """Biases on q, k and v by attention_bias; GLM-4-0414 has two more norms."""
+    return decoder(c, gqa.uniform(c, biases=biased(c, "qkv")), gated(c, bias=False), norms=2 if c.model_type == "glm" else 4)
+
+
+@family("persimmon")
+def persimmon(c: Config) -> Stack:
+    """LayerNorms, biases everywhere, norms with a bias on the heads of q and k."""
+    dim = gqa.heads(c)[2]
+    extra: tuple[Weight, ...] = ()
+    if c.flag("qk_layernorm"):
+        extra = tuple(Weight(f"{name}.{half}", "norms", dim) for name in ("q_norm", "k_norm") for half in ("weight", "bias"))
+    return decoder(
+        c, gqa.uniform(c, biases="qkvo", extra=extra), gated(c, bias=True, gate=False), norm_style="layer"
+    )
+
+
+@family("nemotron")
+def nemotron(c: Config) -> Stack:
+    """LayerNorm1p, a squared-ReLU MLP of two matrices."""
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, gate=False), norm_style="layer")
+
+
+@family("bitnet")
+def bitnet(c: Config) -> Stack:
+    """Two more norms inside the blocks, of the widths of the attention output and the MLP."""
+    query, _, dim = gqa.heads(c)
+    inner = (Weight("attn_sub_norm", "norms", query * dim), Weight("ffn_sub_norm", "norms", c.count("intermediate_size")))
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, bias=False), per_layer=lambda _: inner)
+
+
+@family("mllama_text_model")
+def mllama(c: Config) -> Stack:
+    """Llama 3.2 Vision: some layers attend to the image alone, with gates; their cache is per image, not per token."""
+    query, kv, dim = gqa.heads(c)
+    cross = set(c.counts("cross_attention_layers") or ())
+    plain = gqa.uniform(c)
+    image = gqa.build(
+        c.hidden, query, kv, dim, qk_norm=(dim, dim), source_tokens=MLLAMA_IMAGE_TOKENS,
+        extra=(Weight("cross_attn_attn_gate", "attention", 1), Weight("cross_attn_mlp_gate", "mlp", 1)),
+    )  # fmt: skip
+    stack = decoder(
+        c,
+        lambda layer: image if layer in cross else plain(layer),
+        gated(c, bias=False),
+        notes=("cross-attention keys are those of one image of one tile (1,601 tokens)",),
+    )
+    vocab, width = c.count("vocab_size"), c.hidden
+    from dataclasses import replace
+
+    return replace(stack, embedding=(Weight("embed_tokens", "embedding", vocab + 8, width),))  # 8 image tokens, not in the head
+
+
+MLLAMA_IMAGE_TOKENS = 1601

@@ -1,0 +1,112 @@
+"""The table of number formats: bits per element with their scales, and the compute rate they use.
+
+One row per format. `bits` counts group scales and zero points; `compute` is the rate of a device that multiplies in this
+format (weight-only formats are dequantised, so theirs is bf16). GGUF names ending in _S, _M, _L or _XS are mixes of tensor types:
+their bits are the documented average over Llama-3.1-8B, and larger models sit a little lower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmcalc.errors import UsageError, close_matches, printable
+
+_GGUF = "llama.cpp tools/quantize README, Llama-3.1-8B"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A number format. bits: per element, scales included."""
+
+    name: str
+    bits: float
+    compute: str = "bf16"
+    kv: bool = False
+    weights: bool = True
+    note: str = ""
+
+    @property
+    def bytes(self) -> float:
+        """Bytes per element; a whole number stays one."""
+        size = self.bits / 8
+        return int(size) if size == int(size) else size
+
+
+def _rows() -> list[Format]:
+    plain = [
+        Format("fp32", 32, "fp32", kv=True),
+        Format("bf16", 16, "bf16", kv=True),
+        Format("fp16", 16, "fp16", kv=True),
+        Format("fp8", 8, "fp8", kv=True, note="scales per tensor, channel or 128×128 block: under 0.01 bit"),
+        Format("int8", 8, "int8", kv=True, note="scales per channel: under 0.01 bit"),
+        Format("w8a8", 8, "int8", note="int8 weights and activations; scales per channel"),
+        Format("w8a16", 8, note="8-bit weights, 16-bit arithmetic; scales per channel"),
+        Format("int4", 4.125, note="groups of 128 with a 16-bit scale", weights=True),
+        Format("w4a16", 4.125, note="groups of 128 with a 16-bit scale"),
+        Format("awq", 4.15625, note="groups of 128 with a 16-bit scale and a 4-bit zero"),
+        Format("gptq", 4.15625, note="groups of 128 with a 16-bit scale and a 4-bit zero"),
+        Format("nf4", 4.5, note="blocks of 64 with a 32-bit scale; 4.127 with double quantisation"),
+        Format("mxfp4", 4.25, "fp4", note="blocks of 32 with an 8-bit scale"),
+        Format("nvfp4", 4.5, "fp4", kv=True, note="blocks of 16 with an 8-bit scale"),
+    ]
+    blocks = {
+        "q4_0": 4.5, "q4_1": 5.0, "q5_0": 5.5, "q5_1": 6.0, "q8_0": 8.5, "q2_k": 3.1593, "q3_k": 3.4375, "q4_k": 4.5,
+        "q5_k": 5.5, "q6_k": 6.5633, "iq1_s": 2.0042, "iq1_m": 2.1460, "iq2_xxs": 2.3824, "iq2_xs": 2.5882, "iq2_s": 2.7403,
+        "iq2_m": 2.9294, "iq3_xxs": 3.2548, "iq3_xs": 3.4977, "iq3_s": 3.6606, "iq3_m": 3.7628, "iq4_xs": 4.4597, "iq4_nl": 4.6818,
+        "q2_k_s": 2.9697, "q3_k_s": 3.6429, "q3_k_m": 4.0, "q3_k_l": 4.2979, "q4_k_s": 4.6672, "q4_k_m": 4.8944, "q5_k_s": 5.5704,
+        "q5_k_m": 5.7036, "tq1_0": 1.6875, "tq2_0": 2.0625,
+    }  # fmt: skip
+    pure = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q3_k", "q4_k", "q5_k", "tq1_0", "tq2_0"}
+    caches = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}
+    gguf = [
+        Format(name, bits, kv=name in caches, note="GGUF block" if name in pure else f"GGUF mix, average bits ({_GGUF})")
+        for name, bits in blocks.items()
+    ]
+    return plain + gguf
+
+
+FORMATS: dict[str, Format] = {row.name: row for row in _rows()}
+# A cache is not a mix, and its groups are heads: other bits than the weights of the same name.
+_CACHES = {
+    "int4": Format("int4", 4.25, kv=True, note="a 16-bit scale and zero per head of 128"),
+    "iq4_nl": Format("iq4_nl", 4.5, kv=True, note="GGUF block"),
+}
+_OTHER_NAMES = {
+    "float32": "fp32", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16", "f16": "fp16", "half": "fp16",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "float8_e4m3fn": "fp8", "fp8_dynamic": "fp8", "bnb_4bit": "nf4", "autoround": "int4",
+    "w4a16_awq": "awq", "bnb_8bit": "int8", "fp4": "nvfp4",
+}  # fmt: skip
+
+
+def find(name: str, *, kv: bool = False) -> Format:
+    """The format of that name, any case, `-` and `_` alike; `kv` for a cache. Errors: unknown-format, not-a-kv-format."""
+    plain = name.strip().lower().replace("-", "_")
+    plain = _OTHER_NAMES.get(plain, plain)
+    if kv and plain in _CACHES:
+        return _CACHES[plain]
+    row = FORMATS.get(plain)
+    if row is None:
+        known = kv_names() if kv else list(FORMATS)
+        near = close_matches(plain, known)
+        raise UsageError(
+            "unknown-format",
+            f"{printable(name, 40)!r} is not a number format that llmcalc knows",
+            f"close: {', '.join(near)}" if near else f"known: {', '.join(known)}",
+        )
+    if kv and not row.kv:
+        raise UsageError("not-a-kv-format", f"no engine keeps a KV cache in {row.name}", f"KV formats: {', '.join(kv_names())}")
+    return row
+
+
+def kv_names() -> list[str]:
+    """Formats that a cache can have."""
+    return [row.name for row in FORMATS.values() if row.kv] + list(_CACHES)
+
+
+_DTYPES = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float8_e4m3fn": "fp8"}
+
+
+def of_dtype(dtype: str) -> Format | None:
+    """The format of a config's torch dtype, or None where it is none of the usual ones."""
+    name = _DTYPES.get(dtype)
+    return FORMATS[name] if name else None

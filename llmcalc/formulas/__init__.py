@@ -1,0 +1,1 @@
+"""The textbook: pure one-expression functions, one module per subject."""

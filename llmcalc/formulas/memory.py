@@ -1,0 +1,122 @@
+"""Memory: what a cache, a state and a set of weights hold.
+
+Each function takes plain numbers in SI base units (or numpy arrays) and returns one. `layers` counts alike layers.
+"""
+
+from __future__ import annotations
+
+from llmcalc.figures import formula, smaller
+
+
+@formula(unit="B/token", ref="arXiv:2305.13245")
+def kv_bytes_per_token(layers, kv_heads, head_dim, bytes_per_element):  # type: ignore[no-untyped-def]
+    """Keys and values of every caching layer, MHA, GQA and MQA alike. [B/token]"""
+    return 2 * layers * kv_heads * head_dim * bytes_per_element
+
+
+@formula(unit="B/token", ref="arXiv:2305.13245")
+def split_kv_bytes_per_token(layers, kv_heads, key_dim, value_dim, bytes_per_element):  # type: ignore[no-untyped-def]
+    """Keys and values of different width. [B/token]"""
+    return layers * kv_heads * (key_dim + value_dim) * bytes_per_element
+
+
+@formula(unit="B/token", ref="arXiv:2405.04434")
+def latent_bytes_per_token(layers, kv_lora_rank, qk_rope_head_dim, bytes_per_element):  # type: ignore[no-untyped-def]
+    """MLA: one latent and one rotary key per layer, shared by every head. [B/token]"""
+    return layers * (kv_lora_rank + qk_rope_head_dim) * bytes_per_element
+
+
+@formula(unit="B/token", ref="arXiv:2512.02556")
+def index_bytes_per_token(layers, index_head_dim, bytes_per_element):  # type: ignore[no-untyped-def]
+    """The sparse-attention indexer's one key per token. [B/token]"""
+    return layers * index_head_dim * bytes_per_element
+
+
+@formula(unit="B/token", ref="huggingface/transformers models/deepseek_v4 @v5.24")
+def single_head_bytes_per_token(layers, head_dim, bytes_per_element):  # type: ignore[no-untyped-def]
+    """One vector that serves as key and as value. [B/token]"""
+    return layers * head_dim * bytes_per_element
+
+
+@formula(unit="tokens", ref="arXiv:2310.06825")
+def tokens_in_window(ctx_tokens, window_tokens):  # type: ignore[no-untyped-def]
+    """Tokens that a sliding or chunked layer keeps. [tokens]"""
+    return smaller(ctx_tokens, window_tokens)
+
+
+@formula(unit="entries", ref="huggingface/transformers models/deepseek_v4 @v5.24")
+def compressed_entries(ctx_tokens, ratio):  # type: ignore[no-untyped-def]
+    """Finished groups of `ratio` tokens, one cache entry each. [entries]"""
+    return ctx_tokens // ratio
+
+
+@formula(unit="B")
+def cache_bytes(bytes_per_token, cached_tokens):  # type: ignore[no-untyped-def]
+    """Cache of one sequence in a group of alike layers. [B]"""
+    return bytes_per_token * cached_tokens
+
+
+@formula(unit="B")
+def state_bytes(layers, elements, bytes_per_element):  # type: ignore[no-untyped-def]
+    """Recurrent state of one sequence; it does not grow with the context. [B]"""
+    return layers * elements * bytes_per_element
+
+
+@formula(unit="elements", ref="arXiv:2312.00752")
+def conv_state_elements(channels, kernel):  # type: ignore[no-untyped-def]
+    """Past inputs that a causal convolution keeps per layer. [elements]"""
+    return channels * (kernel - 1)
+
+
+@formula(unit="elements", ref="arXiv:2312.00752")
+def ssm_state_elements(heads, head_dim, state_dim):  # type: ignore[no-untyped-def]
+    """A matrix of head_dim × state_dim per head and layer (Mamba 1: heads of width 1). [elements]"""
+    return heads * head_dim * state_dim
+
+
+@formula(unit="elements")
+def vector_state_elements(vectors, width):  # type: ignore[no-untyped-def]
+    """State of `vectors` vectors per layer (token shift, RG-LRU, RWKV numerator and denominator). [elements]"""
+    return vectors * width
+
+
+@formula(unit="B")
+def batch_bytes(bytes_per_sequence, batch):  # type: ignore[no-untyped-def]
+    """Cache of all concurrent sequences of equal length. [B]"""
+    return bytes_per_sequence * batch
+
+
+@formula(unit="B")
+def weight_bytes(params, bits_per_weight):  # type: ignore[no-untyped-def]
+    """Parameters at the format's effective bits, scales included. [B]"""
+    return params * bits_per_weight / 8
+
+
+@formula(unit="sequences")
+def max_batch_exact(kv_budget_bytes, kv_bytes_per_sequence):  # type: ignore[no-untyped-def]
+    """Sequences whose cache the memory left after weights holds, before rounding down. [sequences]"""
+    return kv_budget_bytes / kv_bytes_per_sequence
+
+
+@formula(unit="ratio")
+def share(part, whole):  # type: ignore[no-untyped-def]
+    """Part of a whole. [1]"""
+    return part / whole
+
+
+@formula(unit="B/token", ref="huggingface/transformers models/deepseek_v4 @v5.24")
+def amortised(bytes_per_entry, ratio):  # type: ignore[no-untyped-def]
+    """An entry shared by `ratio` tokens. [B/token]"""
+    return bytes_per_entry / ratio
+
+
+@formula(unit="params")
+def matrix_params(layers, copies, rows, columns):  # type: ignore[no-untyped-def]
+    """Elements of `copies` matrices [rows, columns] in each of `layers` layers. [params]"""
+    return layers * copies * rows * columns
+
+
+@formula(unit="params")
+def vector_params(layers, width):  # type: ignore[no-untyped-def]
+    """Elements of one vector in each of `layers` layers. [params]"""
+    return layers * width

@@ -1,0 +1,538 @@
+"""Devices: what they hold, how fast they read and compute, what they cost, and who says so.
+
+A name is matched exactly, as an id, an alias or the driver's own name, and never by a part of it: "H200" is inside
+"GH200", "L4" inside "L40". Case, spaces and punctuation do not count, nor does the vendor in front. One file is parsed
+per device; `hardware/index.json` tells which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llmcalc import data
+from llmcalc.errors import LlmcalcError, ProfileError, UsageError, close_matches
+from llmcalc.units import decimal_size, quantity, usd
+
+if TYPE_CHECKING:
+    from llmcalc.hardware_profile import MeasuredBandwidth, MeasuredMatmul, Profile
+
+MAX_PROFILE_BYTES = 128 * 2**10  # the largest bundled one has 6 kB
+MAX_REFERENCE = 1000  # characters: a long path fits
+PRICE_ORDER = ("on-demand", "long-rental", "spot", "ownership")
+_WHAT = "hardware profile"
+
+
+class Source(NamedTuple):
+    """A citation and its date: of publication, else `read …`, else empty."""
+
+    cite: str
+    date: str
+
+
+class Fact(NamedTuple):
+    """One value with its provenance, as `hardware show` prints it."""
+
+    label: str
+    value: float
+    unit: str
+    source: str
+    date: str
+    remark: str = ""
+    """`derived`, `unverified`, or what else qualifies the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One price of one device-hour."""
+
+    usd_per_hour: float
+    type: str
+    """on-demand, spot, long-rental or ownership."""
+    provider: str
+    date: str | None
+    """None: the source does not say when."""
+    source: Source
+
+
+class PriceChoice(NamedTuple):
+    """The price that stands for a device, or None, and in words where it comes from or why there is none."""
+
+    usd_per_hour: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How one device reaches another: the kind of link and the bytes/s that one device can send; None if unknown."""
+
+    type: str
+    bytes_per_s: float | None
+    bridge: str | None = None
+    bridge_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A public benchmark: the rate reached [bytes/s or FLOP/s], its fraction of the peak, and what was run."""
+
+    value: float
+    fraction: float | None
+    what: str
+    """The kernel, or the number format of a matmul."""
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device in SI base units. Rates are dense peaks, directions of a link are one-way."""
+
+    id: str
+    name: str
+    vendor: str
+    kind: str
+    """gpu, accelerator, unified, apple or cpu."""
+    device_class: str
+    """datacenter, workstation, consumer, unified, embedded, apple or cpu: which measured efficiencies apply."""
+    bandwidth_bytes_per_s: float
+    memory_bytes: float | None = None
+    """Nominal, decimal: 80 GB = 80e9. None where the buyer chooses it (CPUs)."""
+    memory_reported_bytes: float | None = None
+    """The driver's total; None if no listing was found."""
+    memory_physical_bytes: float | None = None
+    """The vendor's GB read as GiB, given where no driver's figure is known."""
+    memory_gpu_limit_bytes: float | None = None
+    """What the GPU may use of a unified memory by default."""
+    memory_options_bytes: tuple[float, ...] = ()
+    memory_type: str | None = None
+    compute: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Format (fp32, tf32, bf16, fp16, fp8, int8, fp4, int4) to dense FLOP/s; absent = unsupported or unknown."""
+    accumulate: str = "unknown"
+    """The type in which the products are summed at those rates."""
+    fp16_accumulate_fp16: float | None = None
+    """FLOP/s of fp16 summed in fp16, where it differs."""
+    link: Link | None = None
+    devices_per_node: int = 1
+    power_w: float | None = None
+    """Rated maximum [W]."""
+    power_all_in_w: float | None = None
+    """Facility power provisioned per device [W]."""
+    release_year: int | None = None
+    msrp_usd: float | None = None
+    prices: tuple[Price, ...] = ()
+    measured_bandwidth: Measured | None = None
+    measured_matmul: Measured | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader should know; first, if a bare name was given, which variant was assumed."""
+    confidence: str = "low"
+    sources: Mapping[str, tuple[Source, ...]] = field(default_factory=dict, hash=False)
+    """Block (memory, compute, link, power, release) to its citations."""
+    marks: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Field to `derived` or `unverified`."""
+    origin: str = "bundled"
+    """`bundled`, or the path of the file."""
+
+    @property
+    def memory_usable_bytes(self) -> float | None:
+        """The best figure of what a program can hold: GPU limit, else driver's, else GiB, else nominal. [bytes]"""
+        known = self.memory_gpu_limit_bytes or self.memory_reported_bytes
+        return known or self.memory_physical_bytes or self.memory_bytes
+
+    def price(self, kind: str | None = None) -> PriceChoice:
+        """The median of the recorded prices of one kind [USD per device-hour], undated ones included, and who asks it.
+
+        Without a kind: on-demand, else long rental, else spot, else the amortised cost of ownership; the text says so.
+        """
+        from statistics import median  # 10 ms that only a cost pays
+
+        kinds = (kind,) if kind else PRICE_ORDER
+        ranked = ([price for price in self.prices if price.type == each] for each in kinds)
+        offers = sorted(next(filter(None, ranked), []), key=lambda price: price.usd_per_hour)
+        if not offers:
+            return PriceChoice(None, f"no {kind + ' ' if kind else ''}price is recorded for {self.id}")
+        middle = median(price.usd_per_hour for price in offers)
+        words = [f"{usd(p.usd_per_hour)} {p.provider} ({p.date or 'undated'})" for p in offers]
+        if len(offers) == 1:
+            return PriceChoice(middle, f"{offers[0].type} price: {words[0]}")
+        range_ = f"from {words[0]} to {words[-1]}"
+        return PriceChoice(middle, f"median of {len(offers)} {offers[0].type} prices, {range_}")
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+_BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
+_COUNT = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_SIZED = re.compile(
+    r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL
+)
+
+
+def _key(name: str, brands: bool = False) -> str:
+    """What is compared of a name: its letters and digits in lower case, without the brands in front of it."""
+    words = re.findall(r"[^\W_]+", re.sub(r"\((?:r|tm)\)", " ", name.casefold()))
+    while not brands and len(words) > 1 and words[0] in _BRANDS:
+        words = words[1:]
+    return "".join(words)
+
+
+class _Index(NamedTuple):
+    exact: dict[str, str]
+    """Key of an id, alias or product name to the id."""
+    assumed: dict[str, str]
+    """Key of a bare name to the id of the commonest variant."""
+    shared: dict[str, list[str]]
+    """Key of a name that is refused to the ids it may mean."""
+    products: frozenset[str]
+    """Keys, brand included, of the driver's names: no variant is assumed for these."""
+    names: dict[str, str]
+    """Every name as written, for close matches, to the id."""
+    family: dict[str, list[str]]
+    """Every id to the ids of its family."""
+
+
+def index_of(profiles: Iterable[Profile]) -> dict[str, Any]:
+    """What `hardware/index.json` holds: id to names. Errors (ProfileError): name-claimed-twice."""
+    table: dict[str, Any] = {}
+    owner: dict[str, str] = {}
+    refused = set()
+    for profile in sorted(profiles, key=lambda each: each.id):
+        fields = ("aliases", "product_names", "assumed_for", "shared_names")
+        table[profile.id] = {"name": profile.name, "family": profile.family}
+        table[profile.id] |= {each: list(getattr(profile, each)) for each in fields}
+        refused |= {_key(name) for name in profile.shared_names}
+        names = (profile.id, profile.name, *profile.aliases, *profile.product_names, *profile.assumed_for)
+        for key in {_key(name) for name in names}:
+            if owner.setdefault(key, profile.id) != profile.id:
+                raise ProfileError("name-claimed-twice", f"{profile.id} and {owner[key]} both claim the name {key!r}")
+    for key in refused & set(owner):
+        raise ProfileError("name-claimed-twice", f"{owner[key]} claims {key!r}, which another profile calls shared")
+    return table
+
+
+@cache
+def _index() -> _Index:
+    table = json.loads(data.read_text(data.bundled("hardware") / "index.json", "hardware index"))
+    index = _Index({}, {}, {}, frozenset(e for row in table.values() for e in _brand_keys(row)), {}, {})
+    families: dict[str, list[str]] = {}
+    for ident, row in table.items():
+        exact = (ident, row["name"], *row["aliases"], *row["product_names"])
+        index.exact.update((_key(name), ident) for name in exact)
+        index.assumed.update((_key(name), ident) for name in row["assumed_for"])
+        index.names.update((name, ident) for name in (*exact, *row["assumed_for"]))
+        for name in row["shared_names"]:
+            index.shared.setdefault(_key(name), []).append(ident)
+        index.family[ident] = families.setdefault(row["family"] or ident, [])
+        index.family[ident].append(ident)
+    return index
+
+
+def _brand_keys(row: Mapping[str, Any]) -> Iterator[str]:
+    return (_key(name, brands=True) for name in row["product_names"])
+
+
+def _user_files() -> dict[str, Path]:
+    """The user's own profiles by file name, which is their id."""
+    try:
+        return {path.stem: path for path in sorted((data.user_config() / "hardware").glob("*.yaml"))}
+    except OSError:
+        return {}
+
+
+def ids() -> list[str]:
+    """Every known id, the user's own included, in alphabetical order."""
+    return sorted({*_user_files(), *_index().family})
+
+
+# ---- loading --------------------------------------------------------------------------------------------------------
+
+
+def load(reference: str) -> Device:
+    """The device of an id, an alias, the driver's name, or a YAML file. Any of these may end in a memory size.
+
+    Errors (ProfileError): hardware-not-found, hardware-ambiguous, hardware-invalid, and those of reading a file.
+    """
+    reference = reference.strip()
+    if len(reference) > MAX_REFERENCE or "\0" in reference:
+        raise _unknown(reference)
+    if _is_file_name(reference):
+        return _from_file(reference)
+    ident, note = _find(reference)
+    if ident is not None:
+        return _noted(_of_id(ident), note)
+    sized = _SIZED.fullmatch(reference)
+    ident, note = _find(sized[1]) if sized else (None, "")
+    if sized and ident is not None:
+        size = float(quantity(f"{sized[2]} {'GiB' if sized[3].lower() == 'gib' else 'GB'}", "bytes"))
+        return _of_size(ident, note, size, reference)
+    if "/" in reference or "\\" in reference:
+        return _from_file(reference)
+    raise _unknown(reference)
+
+
+def _is_file_name(reference: str) -> bool:
+    return reference.lower().endswith((".yaml", ".yml"))
+
+
+def _from_file(reference: str) -> Device:
+    path = Path(os.path.expanduser(reference))  # Path's own raises for an unknown ~user
+    return _device(_read(path), str(path))
+
+
+def _of_id(ident: str) -> Device:
+    mine = _user_files().get(ident)
+    profile = _read(mine or data.bundled("hardware") / f"{ident}.yaml")
+    if profile.id != ident:
+        raise ProfileError("hardware-invalid", f"{mine}: id: is {profile.id!r}; it must be the file's name, {ident!r}")
+    return _device(profile, str(mine) if mine else "bundled")
+
+
+def _noted(device: Device, note: str) -> Device:
+    return replace(device, notes=(note, *device.notes)) if note else device
+
+
+def _of_size(ident: str, note: str, size: float, reference: str) -> Device:
+    """The device that is sold with the memory the name ends in: the one meant, or its only sibling."""
+    device = _of_id(ident)
+    if not (sizes := _sizes(device)) or size in sizes:
+        return _noted(_resized(device, size), note)
+    # Only a bare name may move to a sibling: "M4 Max 36GB" is the 32-core one.
+    siblings = [_of_id(each) for each in _index().family.get(ident, []) if note and each != ident]
+    fitting = [each for each in siblings if size in _sizes(each)]
+    if len(fitting) == 1:
+        return _resized(fitting[0], size)
+    sold = " or ".join(decimal_size(each) for each in sizes)
+    raise ProfileError(
+        "hardware-not-found",
+        f"{reference!r}: {ident} has {sold}, not {decimal_size(size)}",
+        "give the size that is sold, or describe the device in a YAML file",
+    )
+
+
+def _sizes(device: Device) -> list[float]:
+    return sorted({*device.memory_options_bytes, *([device.memory_bytes] if device.memory_bytes else [])})
+
+
+def _find(name: str) -> tuple[str | None, str]:
+    """The id that answers to a name, and a note if a variant had to be assumed. Raises hardware-ambiguous."""
+    mine, index, key = _user_files(), _index(), _key(name)
+    own = {_key(stem): stem for stem in mine}
+    if not key:
+        return None, ""
+    if key in own:
+        return own[key], ""
+    plain = name.casefold() in index.family or _key(name, brands=True) in index.products  # an id or the driver's name
+    if key in index.exact and (plain or key not in index.assumed):
+        return index.exact[key], ""
+    if key in index.assumed:
+        ident = index.assumed[key]
+        others = [each for each in index.family.get(ident, []) if each != ident]
+        rest = f"; others of that name: {', '.join(others)}" if others else "; other parts have that name, too"
+        return ident, f"{name!r} is taken as {ident}{rest}"
+    if key in index.shared:
+        several = index.shared[key]
+        raise ProfileError(
+            "hardware-ambiguous", f"{name!r} may be {', '.join(several[:-1])} or {several[-1]}", "give one of these ids"
+        )
+    for stem, path in mine.items():  # the user's aliases are not indexed: read them only when all else failed
+        try:
+            profile = _read(path)
+        except ProfileError:
+            continue  # a broken file is reported where it is asked for, not where another one is
+        names = (profile.name, *profile.aliases, *profile.product_names, *profile.assumed_for)
+        if key in {_key(each) for each in names}:
+            return stem, ""
+    return None, ""
+
+
+def _unknown(reference: str) -> ProfileError:
+    names = {**_index().names, **{stem: stem for stem in _user_files()}}
+    near = list(dict.fromkeys(names[hit] for hit in close_matches(reference[:80], names, limit=6)))[:3]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    if re.search(r"laptop|mobile|max-?q", reference, re.IGNORECASE):
+        hint = "a laptop part is not the desktop card of that number. "  # half the bandwidth and other memory
+    shown = reference if len(reference) <= 60 else reference[:59] + "…"
+    return ProfileError(
+        "hardware-not-found",
+        f"no device is called {shown!r}" if reference else "no device is named",
+        f"{hint}`llmcalc hardware list` names all; a YAML file can describe another",
+    )
+
+
+def _resized(device: Device, size: float) -> Device:
+    """The device with the memory [bytes] that its name asks for."""
+    if size == device.memory_bytes:
+        return device
+    limit = device.memory_gpu_limit_bytes
+    if limit is not None and device.kind == "apple":
+        limit = size / 1e9 * 2**30 * (2 / 3 if size <= 32e9 else 3 / 4)  # macOS's default wired limit
+    return replace(
+        device,
+        memory_bytes=size,
+        memory_reported_bytes=None,
+        memory_physical_bytes=None,
+        memory_gpu_limit_bytes=limit,
+        notes=(f"memory of {decimal_size(size)} as named", *device.notes),
+    )
+
+
+def _read(path: Path) -> Profile:
+    """A YAML file through the schema. Every error is a ProfileError that names the file and the field."""
+    from llmcalc.hardware_profile import problems_of
+
+    profile, problems = problems_of(_content(path))
+    if profile is None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        hint = f"`llmcalc hardware check {path}` lists every problem; hardware/schema.json is the schema"
+        raise ProfileError("hardware-invalid", f"{path}: {problems[0]}{more}", hint)
+    return profile
+
+
+def _content(path: Path) -> Any:
+    try:
+        return data.parse_yaml(data.read_text(path, _WHAT, MAX_PROFILE_BYTES), str(path), _WHAT)
+    except LlmcalcError as problem:
+        raise ProfileError(problem.code, problem.message, problem.hint) from None
+
+
+def _device(profile: Profile, origin: str) -> Device:
+    from llmcalc.hardware_profile import FORMATS
+
+    def cites(keys: Iterable[str]) -> tuple[Source, ...]:
+        rows = (profile.sources[key] for key in keys)
+        return tuple(Source(row.cite, row.date or (f"read {row.read}" if row.read else "")) for row in rows)
+
+    def measured(block: MeasuredBandwidth | MeasuredMatmul, what: str) -> Measured:
+        return Measured(block.value, block.fraction, what, cites(block.source))
+
+    memory, compute, link = profile.memory, profile.compute, profile.link
+    stream, matmul = profile.measured.bandwidth, profile.measured.matmul
+    blocks = {"memory": memory, "compute": compute, "link": link, "power": profile.power, "release": profile.release}
+    return Device(
+        id=profile.id,
+        name=profile.name,
+        vendor=profile.vendor,
+        kind=profile.kind,
+        device_class=profile.device_class,
+        bandwidth_bytes_per_s=profile.bandwidth,
+        memory_bytes=memory.nominal,
+        memory_reported_bytes=memory.reported,
+        memory_physical_bytes=memory.physical,
+        memory_gpu_limit_bytes=memory.gpu_limit,
+        memory_options_bytes=tuple(memory.options),
+        memory_type=memory.type,
+        compute={name: rate for name in FORMATS if (rate := getattr(compute, name)) is not None},
+        accumulate=compute.accumulate,
+        fp16_accumulate_fp16=compute.fp16_accumulate_fp16,
+        link=Link(link.type, link.one_direction, link.bridge, link.bridge_one_direction) if link else None,
+        devices_per_node=profile.devices_per_node,
+        power_w=profile.power.tdp,
+        power_all_in_w=profile.power.all_in,
+        release_year=profile.release.year,
+        msrp_usd=profile.release.msrp,
+        prices=tuple(Price(o.rate, o.type, o.provider, o.date, cites([o.source])[0]) for o in profile.prices),
+        measured_bandwidth=measured(stream, stream.kernel) if stream else None,
+        measured_matmul=measured(matmul, matmul.format) if matmul else None,
+        notes=tuple(profile.notes),
+        confidence=profile.confidence,
+        sources={name: cites(block.source) for name, block in blocks.items() if block},
+        marks={each: _mark(profile, each) for each in (*profile.derived, *profile.unverified)},
+        origin=origin,
+    )
+
+
+def _mark(profile: Profile, field: str) -> str:
+    return ", ".join(mark for mark in ("derived", "unverified") if field in getattr(profile, mark))
+
+
+def parse_count(text: str) -> tuple[int, str]:
+    """`2x rtx-4090`, `8×h100-sxm`, `8 x h100` to (count, name); a bare name counts 1. Errors: bad-device-count."""
+    found = _COUNT.fullmatch(text)
+    # "7900 XTX" and "7950X" are names, not 7900 times "TX"; "2xh100.yaml" may be a file.
+    if found is None or _key(text) in _index().exact or (_is_file_name(text) and Path(text).is_file()):
+        return 1, text.strip()
+    if int(found[1]) < 1:
+        raise UsageError("bad-device-count", f"{text!r} is no device at all", "write it like 2x rtx-4090")
+    return int(found[1]), found[2].strip()
+
+
+def check(path: str | Path) -> list[str]:
+    """What is wrong with a profile, one line per problem that names the field; empty if all is well.
+
+    Beyond the schema this doubts what is physically odd: a narrower format slower than a wider one, a slipped unit.
+    """
+    from llmcalc.hardware_profile import doubts, problems_of
+
+    try:
+        content = _content(Path(os.path.expanduser(path)))
+    except ProfileError as problem:
+        return [problem.message]
+    profile, problems = problems_of(content)
+    return problems if profile is None else doubts(profile)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a profile; `hardware/schema.json` is a copy of it."""
+    from llmcalc.hardware_profile import Profile
+
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Profile.model_json_schema(by_alias=True)}
+
+
+# ---- provenance -----------------------------------------------------------------------------------------------------
+
+
+def facts(device: Device) -> list[Fact]:
+    """Every value that the profile gives, in SI base units, with its source and date."""
+    return list(_facts(device))
+
+
+def _facts(device: Device) -> Iterator[Fact]:
+    def fact(label: str, value: float | None, unit: str, block: str, mark: str = "") -> Iterator[Fact]:
+        if value is not None:
+            cites, remark = device.sources.get(block, ()), device.marks.get(mark or label, device.marks.get(block, ""))
+            yield Fact(label, value, unit, *_joined(cites), remark)
+
+    yield from fact("memory.nominal", device.memory_bytes, "B", "memory")
+    yield from fact("memory.reported", device.memory_reported_bytes, "B", "memory")
+    yield from fact("memory.physical", device.memory_physical_bytes, "B", "memory")
+    yield from fact("memory.gpu_limit", device.memory_gpu_limit_bytes, "B", "memory")
+    for size in device.memory_options_bytes:
+        yield from fact("memory.options", size, "B", "memory")
+    yield from fact("bandwidth", device.bandwidth_bytes_per_s, "B/s", "memory")
+    for name, rate in device.compute.items():
+        yield from fact(f"compute.{name}", rate, "FLOP/s", "compute")
+    yield from fact("compute.fp16_accumulate_fp16", device.fp16_accumulate_fp16, "FLOP/s", "compute")
+    if device.link:
+        yield from fact("link.one_direction", device.link.bytes_per_s, "B/s", "link")
+        yield from fact("link.bridge_one_direction", device.link.bridge_bytes_per_s, "B/s", "link", "link.bridge")
+    if device.link and not device.link.type.startswith("PCIe"):
+        yield from fact("devices_per_node", device.devices_per_node, "devices", "link")
+    else:
+        yield Fact("devices_per_node", device.devices_per_node, "devices", "modelling default, not a specification", "")
+    yield from fact("power.tdp", device.power_w, "W", "power")
+    yield from fact("power.all_in", device.power_all_in_w, "W", "power")
+    yield from fact("release.year", device.release_year, "year", "release")
+    yield from fact("release.msrp", device.msrp_usd, "USD", "release")
+    for price in device.prices:
+        label = f"price.{price.type}"
+        yield Fact(label, price.usd_per_hour, "USD/h", price.source.cite, price.date or "undated", price.provider)
+    for label, measured, unit in (
+        ("measured.bandwidth", device.measured_bandwidth, "B/s"),
+        ("measured.matmul", device.measured_matmul, "FLOP/s"),
+    ):
+        if measured:
+            yield Fact(label, measured.value, unit, *_joined(measured.sources), measured.what)
+            if measured.fraction is not None:
+                yield Fact(label + "_fraction", measured.fraction, "of peak", *_joined(measured.sources), measured.what)
+
+
+def _joined(sources: Iterable[Source]) -> tuple[str, str]:
+    rows = list(sources)
+    if not rows:
+        return "not given", ""
+    return "; ".join(row.cite for row in rows), "; ".join(dict.fromkeys(row.date for row in rows if row.date))

@@ -1,0 +1,65 @@
+"""Feed-forward blocks: dense, and mixtures of experts."""
+
+from __future__ import annotations
+
+from llmcalc.architecture import Mlp, Weight, linear
+from llmcalc.config import Config
+
+
+def dense(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, part: str = "mlp") -> Mlp:
+    """Two matrices, or three when gated. A `part` other than "mlp" names shared experts and the like."""
+    return Mlp(_matrices(part, hidden, inner, gated, bias))
+
+
+def _matrices(
+    part: str, hidden: int, inner: int, gated: bool, bias: bool, copies: int = 1, active: int = 1, prefix: str = "mlp", out: int | None = None
+) -> tuple[Weight, ...]:
+    weights = linear(f"{prefix}.gate_proj", part, inner, hidden, bias, copies, active) if gated else ()
+    weights += linear(f"{prefix}.up_proj", part, inner, hidden, bias, copies, active)
+    return weights + linear(f"{prefix}.down_proj", part, out or hidden, inner, bias, copies, active)
+
+
+def moe(
+    hidden: int,
+    experts: int,
+    top_k: int,
+    inner: int,
+    *,
+    gated: bool = True,
+    bias: bool = False,
+    shared: int = 0,
+    shared_gate: bool = False,
+    shared_gated: bool | None = None,
+    shared_bias: bool | None = None,
+    router_bias: bool = False,
+    correction_bias: bool = False,
+    latent: int | None = None,
+    idle: int = 0,
+    extra: tuple[Weight, ...] = (),
+) -> Mlp:
+    """`experts` blocks of width `inner`, of which a token uses `top_k`, and one shared block of width `shared`.
+
+    `correction_bias`: a per-expert balancing bias that is stored as a parameter. `latent`: experts work in that width.
+    `idle`: further experts without weights that the router can pick.
+    """
+    width = latent or hidden
+    weights = linear("mlp.gate", "router", experts + idle, hidden, router_bias)
+    if correction_bias:
+        weights += (Weight("mlp.gate.e_score_correction_bias", "router", experts),)
+    weights += _matrices("experts", width, inner, gated, bias, experts, top_k, "mlp.experts")
+    if shared:
+        weights += _matrices("shared experts", hidden, shared, gated if shared_gated is None else shared_gated, bias if shared_bias is None else shared_bias, prefix="mlp.shared_experts")
+    if shared_gate:
+        weights += linear("mlp.shared_expert_gate", "router", 1, hidden)
+    if latent:
+        weights += linear("mlp.latent_in", "experts", latent, hidden) + linear("mlp.latent_out", "experts", hidden, latent)
+    return Mlp(weights + extra, experts, top_k)
+
+
+def experts(c: Config) -> tuple[int, int]:
+    """(experts, experts per token) by the usual keys."""
+    number = c.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", least=1, most=65_536)
+    used = c.count("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts", least=1, most=65_536)
+    if used > number:
+        raise c.fail("num_experts_per_tok", used, f"at most the number of experts ({number})")
+    return number, used

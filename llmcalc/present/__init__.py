@@ -1,0 +1,123 @@
+"""What a command says (Report), and one module per output format with `render(report) -> str`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from llmcalc import units
+from llmcalc.errors import UsageError
+from llmcalc.figures import Figure
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One result: its JSON key, what people call it, its value in SI base units, and the unit that decides how it is shown."""
+
+    key: str
+    label: str
+    value: Any
+    unit: str = ""
+    shown: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the rows."""
+
+    key: str
+    label: str
+    unit: str = ""
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a command has to say, before anybody decides how it looks."""
+
+    command: str
+    title: str
+    model: Mapping[str, Any] | None = None
+    hardware: Mapping[str, Any] | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    explain: bool = False
+    verdict: bool = True
+
+
+FORMATS: dict[str, str] = {"table": "terminal", "json": "as_json", "csv": "as_csv", "markdown": "as_markdown", "html": "as_html"}
+_ENDINGS = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "table"}
+
+
+def format_of(name: str, output: str | None) -> str:
+    """The output format: what was asked for, else by the file's ending. Errors: unknown-output-format."""
+    if name not in ("", "table") or output is None:
+        chosen = name or "table"
+        if chosen == "md":
+            chosen = "markdown"
+        if chosen not in FORMATS:
+            raise UsageError("unknown-output-format", f"{chosen!r} is not an output format", f"use one of {', '.join(FORMATS)}")
+        return chosen
+    import os
+
+    ending = os.path.splitext(output)[1].lower()
+    if ending not in _ENDINGS:
+        raise UsageError(
+            "unknown-output-format", f"the ending {ending!r} names no output format", f"end the file's name in {', '.join(_ENDINGS)}"
+        )
+    return _ENDINGS[ending]
+
+
+def render(report: Report, name: str) -> str:
+    """The report as text in one of FORMATS."""
+    text: str = import_module(f"llmcalc.present.{FORMATS[name]}").render(report)
+    return text
+
+
+_UNITS: dict[str, Callable[[Any], str]] = {
+    "B": units.size,
+    "B/token": units.size,
+    "GB": units.decimal_size,
+    "B/s": units.rate,
+    "FLOP/s": units.flops,
+    "FLOP": units.work,
+    "s": units.seconds,
+    "usd": units.usd,
+    "usd/h": units.usd,
+    "params": units.parameters,
+    "tokens/s": units.number,
+    "tokens": lambda value: f"{value:,}" if isinstance(value, int) else units.number(value),
+    "percent": lambda value: f"{value * 100:.1f}%",
+    "W": lambda value: f"{units.number(value)} W",
+}
+
+
+def shown(value: Any, unit: str = "") -> str:
+    """A value for people; unknown is a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return _UNITS.get(unit, units.number)(value)
+
+
+def exact(value: Any, unit: str = "") -> str:
+    """The exact figure beside a rounded one, where rounding hides something: '4,831,838,208 B'."""
+    if isinstance(value, int) and not isinstance(value, bool) and unit in ("B", "B/token", "params") and abs(value) >= 1000:
+        return f"{value:,}" + (f" {unit}" if unit != "params" else "")
+    return ""

@@ -1,0 +1,34 @@
+"""For spreadsheets: raw values with the unit in the column's name. Table-like commands give their rows, others one row of results."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from llmcalc.present import Report
+
+
+def render(report: Report) -> str:
+    """RFC 4180, with \\n line ends."""
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    if report.facts:
+        ids = {"model": (report.model or {}).get("id"), "hardware": (report.hardware or {}).get("id")}
+        given = {key: value for key, value in {**ids, **report.inputs}.items() if value is not None}
+        values = {**given, **{fact.key: fact.value for fact in report.facts}}
+        writer.writerow(values)
+        writer.writerow(_cell(value) for value in values.values())
+    else:
+        writer.writerow(column.key for column in report.columns)
+        writer.writerows([_cell(row.get(column.key)) for column in report.columns] for row in report.rows)
+    return output.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    if isinstance(value, list | tuple):
+        value = " ".join(str(item) for item in value)
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return "" if value is None else value

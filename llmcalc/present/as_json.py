@@ -1,0 +1,57 @@
+"""For scripts: the envelope of the contract. Keys are added, never renamed or dropped."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from llmcalc.figures import derivation
+from llmcalc.present import SCHEMA, Report
+
+
+def envelope(report: Report) -> dict[str, Any]:
+    """The report as JSON values. NaN and infinity become null with a warning."""
+    lost: list[str] = []
+    body: dict[str, Any] = {"schema": SCHEMA, "command": report.command}
+    if report.model is not None:
+        body["model"] = dict(report.model)
+    if report.hardware is not None:
+        body["hardware"] = dict(report.hardware)
+    body["inputs"] = _clean(dict(report.inputs), "inputs", lost)
+    body["results"] = {fact.key: _clean(fact.value, fact.key, lost) for fact in report.facts}
+    if report.rows or report.columns:
+        body["rows"] = [
+            {column.key: _clean(row.get(column.key), column.key, lost) for column in report.columns} for row in report.rows
+        ]
+    body["assumptions"] = list(report.assumptions)
+    body["warnings"] = [*report.warnings, *(f"{key}: not a finite number" for key in lost)]
+    if report.explain:
+        body["derivations"] = {name: _clean(derivation(figure), name, lost) for name, figure in report.figures.items()}
+    return body
+
+
+def _clean(value: Any, key: str, lost: list[str]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        lost.append(key)
+        return None
+    if isinstance(value, dict):
+        return {name: _clean(inner, f"{key}.{name}", lost) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(inner, key, lost) for inner in value]
+    return value
+
+
+def render(report: Report) -> str:
+    """One JSON document."""
+    return dump(envelope(report))
+
+
+def error(command: str | None, code: str, message: str, hint: str | None) -> str:
+    """The envelope of an error."""
+    return dump({"schema": SCHEMA, "command": command, "error": {"code": code, "message": message, "hint": hint}})
+
+
+def dump(value: dict[str, Any]) -> str:
+    """ASCII only, so that no encoding of a pipe can break it."""
+    return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"

@@ -1,0 +1,75 @@
+"""Imports run downward only: a room imports from floors below its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import llmcalc
+
+PACKAGE = Path(llmcalc.__file__).parent
+FLOORS: list[set[str]] = [
+    {"", "units", "errors", "data"},
+    {"figures"},
+    {"formulas"},
+    {"config", "formats", "engines"},
+    {"architecture"},
+    {"attention", "mlp", "towers", "hardware_profile"},
+    {"families", "hardware", "sources"},
+    {"model", "gguf"},
+    {"plan"},
+    {"estimate"},
+    {"search", "quiz", "accuracy"},
+    {"present"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+]
+ALLOWED_SAME_FLOOR = {("data", "errors"), ("units", "errors"), ("architecture", "config"), ("formats", "config")}
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def floor(name: str) -> int:
+    for number, rooms in enumerate(FLOORS):
+        if name in rooms:
+            return number
+    raise AssertionError(f"llmcalc.{name} has no floor: give it one in FLOORS")
+
+
+def imports(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            found += [f"{module}.{alias.name}" if module == "llmcalc" else module for alias in node.names]
+    return [name for name in found if name.split(".")[0] == "llmcalc"]
+
+
+def test_imports_run_downward() -> None:
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        own = "" if own == "__init__" else own
+        if own == "":
+            continue  # the lazy public API reaches up, at call time only; test_api holds it
+        for name in imports(path):
+            target = room(name)
+            target = "" if target == "__version__" else target
+            if target == own or (own, target) in ALLOWED_SAME_FLOOR:
+                continue
+            if floor(target) >= floor(own):
+                wrong.append(f"{path.relative_to(PACKAGE)} imports llmcalc.{target}")
+    assert not wrong
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")} - {"__init__"}
+    for name in rooms:
+        floor(name)
