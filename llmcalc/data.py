@@ -92,13 +92,10 @@ def parse_yaml(text: str, name: str, what: str) -> Any:
                 raise LlmcalcError("not-yaml", f"{name} gives {twice[0]} twice", "keep one of them")
             return super().construct_mapping(node, deep)
 
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.events.AliasEvent):
-                # An alias of an alias of an alias fills the memory; no profile needs one.
-                raise LlmcalcError("not-yaml", f"{name} uses a YAML alias", "write the value out")
-            return super().compose_node(parent, index)
-
     try:
+        # An alias of an alias of an alias fills the memory; no profile needs one.
+        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=base)):
+            raise LlmcalcError("not-yaml", f"{name} uses a YAML alias", "write the value out")
         return yaml.load(text, Loader=Loader)  # noqa: S506 - a subclass of the safe loader
     except RecursionError:
         raise LlmcalcError("not-yaml", f"{name} is nested too deeply", f"a {what} has a few levels") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.architecture import Mlp, Weight, linear
-from llmcalc.config import Config
+from llmcalc.config import MOST, Config
 
 
 def dense(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, part: str = "mlp") -> Mlp:
@@ -48,7 +48,9 @@ def moe(
         weights += (Weight("mlp.gate.e_score_correction_bias", "router", experts),)
     weights += _matrices("experts", width, inner, gated, bias, experts, top_k, "mlp.experts")
     if shared:
-        weights += _matrices("shared experts", hidden, shared, gated if shared_gated is None else shared_gated, bias if shared_bias is None else shared_bias, prefix="mlp.shared_experts")
+        three = gated if shared_gated is None else shared_gated
+        with_bias = bias if shared_bias is None else shared_bias
+        weights += _matrices("shared experts", hidden, shared, three, with_bias, prefix="mlp.shared_experts")
     if shared_gate:
         weights += linear("mlp.shared_expert_gate", "router", 1, hidden)
     if latent:
@@ -56,10 +58,21 @@ def moe(
     return Mlp(weights + extra, experts, top_k)
 
 
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+EXPERTS_USED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+
+
+def agreed(c: Config, *names: str, least: int = 1) -> int:
+    """One number under several names: another name that says the same is read too, one that differs stays unread."""
+    value = c.count(*names, least=least, most=MOST)
+    c.dismiss(*(name for name in names if c.raw.get(name) == value))
+    return value
+
+
 def experts(c: Config) -> tuple[int, int]:
     """(experts, experts per token) by the usual keys."""
-    number = c.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", least=1, most=65_536)
-    used = c.count("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts", least=1, most=65_536)
+    number = agreed(c, *EXPERT_COUNTS)
+    used = agreed(c, *EXPERTS_USED)
     if used > number:
         raise c.fail("num_experts_per_tok", used, f"at most the number of experts ({number})")
     return number, used

@@ -44,6 +44,7 @@ def read(
     if read_stack is None:
         _refuse(text_type, raw)
         raise AssertionError
+    flat = text is not outer and text.raw is outer.raw
     if text is not outer:
         _inherit_tie(outer, text)
     stack = read_stack(text)

@@ -109,9 +109,7 @@ def find(
 
     repo_id, named = parse_hub_reference(reference)
     if revision is not None and named is not None and revision != named:
-        raise UsageError(
-            "bad-option", f"two revisions: {printable(named)} and {printable(revision)}", "give one of them"
-        )
+        raise UsageError("bad-option", f"two revisions: {printable(named)} and {printable(revision)}", "give one of them")
     wanted = _valid_revision(revision) if revision is not None else named
     folder = _folder_like(repo_id)
     try:
@@ -187,16 +185,8 @@ def _checked(repo_id: str, revision: str | None, inside: list[str]) -> tuple[str
     if tagged or (inside and inside[-1].lower().endswith(".gguf")):
         raise _gguf(shown, _base_model(plain))
     if repo_id.count("/") > 1:
-        raise _bad_reference(
-            f"{shown} is not a model id: it has more than one slash", "give org/name, or a path that starts with ./"
-        )
-    if (
-        not _REPO_ID.fullmatch(repo_id)
-        or "--" in repo_id
-        or ".." in repo_id
-        or repo_id.endswith(".git")
-        or repo_id.startswith("models/")
-    ):
+        raise _bad_reference(f"{shown} is not a model id: it has more than one slash", "give org/name, or a path that starts with ./")
+    if not _REPO_ID.fullmatch(repo_id) or "--" in repo_id or ".." in repo_id or repo_id.endswith(".git") or repo_id.startswith("models/"):
         raise _bad_reference(f"{shown} is not a model id", "give org/name, for example Qwen/Qwen3-8B")
     if len(inside) > 1:
         raise _bad_reference(
@@ -209,9 +199,7 @@ def _checked(repo_id: str, revision: str | None, inside: list[str]) -> tuple[str
 def _valid_revision(revision: str) -> str:
     # The client joins it to a folder of its cache, so nothing that climbs out of there may pass.
     if not _REVISION.fullmatch(revision) or ".." in revision or "//" in revision or revision.endswith("/"):
-        raise _bad_reference(
-            f"{printable(revision) or 'an empty name'} is not a revision", "give a branch, a tag or a commit hash"
-        )
+        raise _bad_reference(f"{printable(revision) or 'an empty name'} is not a revision", "give a branch, a tag or a commit hash")
     return revision
 
 
@@ -282,9 +270,7 @@ def _from_path(typed: str) -> Source:
         raise _gguf(printable(typed), _base_model(path.name))
     if os.path.isdir(path):  # unlike Path.is_dir, not upset by a name that is too long
         if not (path / CONFIG).is_file():
-            raise SourceError(
-                "no-config", f"{printable(typed)} has no {CONFIG}", f"give a folder that holds a {CONFIG}"
-            )
+            raise SourceError("no-config", f"{printable(typed)} has no {CONFIG}", f"give a folder that holds a {CONFIG}")
         path = path / CONFIG
     config, facts = _config_of(_read_bytes(path), printable(str(path)))
     quant_path = _quant_beside(path)
@@ -363,8 +349,7 @@ def _looks_like_config(config: dict[str, Any]) -> bool:
     if any(key in config for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers")):
         return True
     return any(
-        key.endswith("_config") and key != "quantization_config" and isinstance(value, dict) and value
-        for key, value in config.items()
+        key.endswith("_config") and key != "quantization_config" and isinstance(value, dict) and value for key, value in config.items()
     )
 
 
@@ -418,9 +403,7 @@ def _from_hub(repo_id: str, revision: str | None, *, offline: bool, refresh: boo
         warnings.simplefilter("ignore")
         if offline or hub.constants.HF_HUB_OFFLINE:
             if refresh:
-                raise UsageError(
-                    "bad-option", "refresh asks the Hub, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE"
-                )
+                raise UsageError("bad-option", "refresh asks the Hub, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE")
             source = _from_cache(hub, repo_id, revision)
             if source is None:
                 raise _not_cached(hub, repo_id, revision)
@@ -454,9 +437,7 @@ def _client() -> ModuleType:
             import huggingface_hub.errors
             import huggingface_hub.file_download
     except (ImportError, ValueError) as problem:
-        raise SourceError(
-            "hub-client", f"huggingface_hub does not start: {printable(str(problem))}", "check the HF_* variables"
-        ) from None
+        raise SourceError("hub-client", f"huggingface_hub does not start: {printable(str(problem))}", "check the HF_* variables") from None
     for handler in logging.getLogger("huggingface_hub").handlers:
         handler.addFilter(_not_ours)  # adding it twice adds it once
     return huggingface_hub
@@ -477,7 +458,7 @@ def _online(hub: ModuleType, repo_id: str, revision: str | None, refresh: bool) 
         content, commit, notes = _fetch(hub, repo_id, CONFIG, revision, head.commit_hash, refresh)
     except LlmcalcError:
         raise
-    except Exception as problem:  # noqa: BLE001 - every failure of the client is one line for the user
+    except Exception as problem:  # every failure of the client is one line for the user
         explained = _explained(hub, problem, repo_id, revision)
         secret = explained.code == "bad-token" or "@" in constants.ENDPOINT  # a traceback would show it
         raise explained from (None if secret else problem)
@@ -489,7 +470,7 @@ def _online(hub: ModuleType, repo_id: str, revision: str | None, refresh: bool) 
             quant = _object(quant_content, f"{QUANT} of {repo_id}")
         except LlmcalcError:
             raise
-        except Exception as problem:  # noqa: BLE001 - whatever it was, the config is there
+        except Exception as problem:  # whatever it was, the config is there
             explained = _explained(hub, problem, repo_id, revision)
             if explained.code != "no-config":
                 notes.append(f"could not look for {QUANT} of {repo_id} ({explained.message})")
@@ -502,9 +483,7 @@ def _may_have_quant_file(config: dict[str, Any]) -> bool:
     return not isinstance(block, dict) or "modelopt" in str(block.get("quant_method", "modelopt")).lower()
 
 
-def _fetch(
-    hub: ModuleType, repo_id: str, name: str, revision: str | None, commit: str, refresh: bool
-) -> tuple[bytes, str, list[str]]:
+def _fetch(hub: ModuleType, repo_id: str, name: str, revision: str | None, commit: str, refresh: bool) -> tuple[bytes, str, list[str]]:
     """One file, its commit, and notes; from the cache where that has it at `commit`."""
     if not refresh:
         cached = _cached(hub, repo_id, name, revision)
@@ -600,7 +579,7 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as problem:  # noqa: BLE001 - raised again below, in the caller's thread
+        except BaseException as problem:  # raised again below, in the caller's thread
             problems.append(problem)
 
     thread = threading.Thread(target=run, daemon=True, name=_THREAD)
@@ -675,15 +654,11 @@ def _refusal(hub: ModuleType, problem: BaseException, repo_id: str, revision: st
     if "invalid credentials" in str(response.headers.get("X-Error-Message", "")).lower():
         return _bad_token(host)
     if "RepositoryNotFoundError" in names or status in (401, 404):
-        return SourceError(
-            "model-not-found", f"{repo_id} was not found on {host}, or is private", _did_you_mean(repo_id)
-        )
+        return SourceError("model-not-found", f"{repo_id} was not found on {host}, or is private", _did_you_mean(repo_id))
     if status == 429:
         wait = re.search(r"^\s*(\d{1,6})\s*$|;\s*t\s*=\s*(\d{1,6})", _wait_header(response.headers))
         hint = f"try again in {wait.group(1) or wait.group(2)} s" if wait else "try again later"
-        return SourceError(
-            "rate-limited", f"{host} asks for fewer requests", f"{hint}; `hf auth login` raises the limit"
-        )
+        return SourceError("rate-limited", f"{host} asks for fewer requests", f"{hint}; `hf auth login` raises the limit")
     if status == 408:
         return SourceError("timeout", f"{host} did not answer in time", "try again")
     if status >= 500:
@@ -703,9 +678,7 @@ def _no_config(repo_id: str) -> SourceError:
 
 
 def _bad_token(host: str) -> SourceError:
-    return SourceError(
-        "bad-token", f"{host} was sent a token that it cannot take", "renew HF_TOKEN, or `hf auth login`"
-    )
+    return SourceError("bad-token", f"{host} was sent a token that it cannot take", "renew HF_TOKEN, or `hf auth login`")
 
 
 def _network(hub: ModuleType, reason: str) -> SourceError:

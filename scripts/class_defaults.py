@@ -1,7 +1,8 @@
 """Write llmcalc/families/defaults.json: what an absent key means, per model type.
 
 Needs transformers (the `oracle` extra). For every model type that a family reads: the class defaults of the keys that shape
-the cache or the parameters, the old names of keys, and the model types of nested configs.
+the cache or the parameters, the old names of keys, and the model types of nested configs, with
+what a wrapper sets in a nested config that the file lacks.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from transformers import CONFIG_MAPPING, __version__  # noqa: E402
 
 from llmcalc.config import SHAPING  # noqa: E402
 from llmcalc.families import MODULES  # noqa: E402
+from llmcalc.towers import TOWER_KEYS, WRAPPERS  # noqa: E402
 
 TOWERS = ("vision_config", "audio_config", "encoder", "decoder", "text_config", "perceiver_config", "projector_config")
 
+
+# Rows of learned position tables, which the older families have. Elsewhere these keys shape nothing.
+POSITIONS = frozenset(("max_position_embeddings", "max_seq_len"))
 
 # Wrappers: their nested defaults matter, not their own reader.
 EXTRA = set(
     """aya_vision cohere2_vision gemma3 gemma3n gemma4 gemma4_unified glm4v glm4v_moe idefics2 idefics3 internvl kimi_k25 llama4
     llava llava_next llava_next_video llava_onevision minimax_m3_vl mistral3 mllama paligemma pixtral qwen2_5_vl qwen2_audio
     qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe smolvlm step3p7 voxtral aria qwen2_5_omni_thinker qwen3_omni_moe_thinker
-    vipllava video_llava glm46v ernie4_5_vl_moe lfm2_vl exaone4_5""".split()
+    vipllava video_llava glm46v ernie4_5_vl_moe lfm2_vl exaone4_5
+    gemma4_vision gemma4_audio gemma4_unified_vision gemma4_unified_audio""".split()
 )
 
 
@@ -43,19 +49,24 @@ def raw_defaults(cls: type) -> dict[str, Any]:
     return found
 
 
-def keep(defaults: dict[str, Any]) -> dict[str, Any]:
+def keep(defaults: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
     def plain(value: Any) -> bool:
         return isinstance(value, str | int | float | bool | list | dict) and value not in ({}, [])
 
-    return {k: v for k, v in defaults.items() if k in SHAPING and v is not None and plain(v)}
+    found = {k: list(v) if isinstance(v, tuple) else v for k, v in defaults.items()}
+    return {k: v for k, v in found.items() if k in wanted and v is not None and plain(v)}
 
 
 def facts(cls: type) -> dict[str, Any]:
-    entry: dict[str, Any] = {"keys": keep(raw_defaults(cls))}
+    wanted = SHAPING | POSITIONS if MODULES.get(cls.model_type) in ("legacy", "seq2seq") else SHAPING
+    if cls.model_type not in MODULES or cls.model_type in WRAPPERS:
+        wanted |= TOWER_KEYS
+    entry: dict[str, Any] = {"keys": keep(raw_defaults(cls), wanted)}
     names = dict(getattr(cls, "attribute_map", {}) or {})
     if names:
         entry["names"] = names
     parts = {}
+    absent = {}
     made = None
     for part in getattr(cls, "sub_configs", {}) or {}:
         if made is None:
@@ -66,13 +77,19 @@ def facts(cls: type) -> dict[str, Any]:
         inner = getattr(made, part, None)
         if inner is not None and getattr(inner, "model_type", ""):
             parts[part] = inner.model_type
+            if part in ("vision_config", "audio_config", "perceiver_config"):
+                own = raw_defaults(type(inner))
+                given = {k: v for k in own if (v := getattr(inner, k)) != own[k]}
+                absent[part] = keep(given, SHAPING | TOWER_KEYS)
     if parts:
         entry["parts"] = parts
+    if any(absent.values()):
+        entry["absent"] = {part: keys for part, keys in absent.items() if keys}
     return entry
 
 
 def main() -> None:
-    wanted = set(MODULES) | EXTRA
+    wanted = set(MODULES) | EXTRA | set(WRAPPERS)
     out: dict[str, Any] = {}
     while wanted:
         model_type = wanted.pop()

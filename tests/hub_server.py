@@ -51,6 +51,7 @@ class FakeHub:
         self.repos: dict[str, Repo] = {}
         self.trouble: dict[str, Trouble] = {}
         self.requests: list[Request] = []
+        self.left_behind: set[str] = set()
         self._closing = threading.Event()
         hub = self
 
@@ -89,6 +90,12 @@ class FakeHub:
         repo.gated = gated
         return commit
 
+    def next_test(self) -> None:
+        """No trouble and an empty log; a client that still retries after an earlier trouble is not heard any more."""
+        self.left_behind |= self.trouble.keys()
+        self.trouble.clear()
+        self.requests.clear()
+
     def paths(self) -> list[str]:
         """What was asked for, as `METHOD path` without the query, and then forgotten."""
         seen = [f"{request.method} {urlsplit(request.path).path}" for request in self.requests]
@@ -98,7 +105,6 @@ class FakeHub:
     # The protocol
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
-        self.requests.append(Request(handler.command, handler.path, dict(handler.headers.items())))
         path = urlsplit(handler.path).path
         cached = path.startswith("/api/resolve-cache/models/")
         parts = path.removeprefix("/api/resolve-cache/models").strip("/").split("/")
@@ -108,8 +114,11 @@ class FakeHub:
             at = parts.index("resolve")
             repo_id, revision, name = "/".join(parts[:at]), unquote(parts[at + 1]), "/".join(parts[at + 2 :])
         else:
+            self.requests.append(Request(handler.command, handler.path, dict(handler.headers.items())))
             return self._send(handler, 404, {"X-Error-Message": "no such endpoint"})
-        trouble = self.trouble.get(repo_id) or self.trouble.get("*")
+        if repo_id not in self.left_behind:
+            self.requests.append(Request(handler.command, handler.path, dict(handler.headers.items())))
+        trouble = self.trouble.get(repo_id)
         if trouble and handler.command in trouble.methods and trouble.only in ("", name):
             self._closing.wait(trouble.delay_s)
             if trouble.status != 200 or trouble.headers or trouble.body:

@@ -128,8 +128,7 @@ def hub_of_module() -> Iterator[FakeHub]:
 
 @pytest.fixture
 def hub(hub_of_module: FakeHub) -> FakeHub:
-    hub_of_module.trouble.clear()
-    hub_of_module.requests.clear()
+    hub_of_module.next_test()
     return hub_of_module
 
 
@@ -306,9 +305,7 @@ def test_bundled_needs_no_client(models: Path) -> None:
         "assert sources.find('Qwen/Qwen3-8B').kind == 'bundled'\n"
         "print(sorted({'huggingface_hub', 'numpy', 'httpx', 'httpx2', 'yaml'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(models)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(models)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
@@ -444,9 +441,7 @@ def test_fetch_asks_for_the_config_and_nothing_else(hub: FakeHub, ask: Asker) ->
     assert (found.config, found.quant, found.facts) == (QWEN, None, {})
     asked = hub.paths()
     assert {path.split("/")[-1] for path in asked} == {"config.json", "hf_quant_config.json"}
-    assert [path for path in asked if path.startswith("GET")] == [
-        f"GET /api/resolve-cache/models/org/plain/{commit}/config.json"
-    ]
+    assert [path for path in asked if path.startswith("GET")] == [f"GET /api/resolve-cache/models/org/plain/{commit}/config.json"]
 
     again = ask("org/plain")
     assert (again.kind, again.config) == ("hub", QWEN)
@@ -573,9 +568,7 @@ GATED_HINT = "accept them at {url}/org/gated, then `hf auth login` or set HF_TOK
         ("org/other", None, "not-a-config", "config.json of org/other is not a model's config", "config.json"),
     ],
 )
-def test_failures(
-    hub: FakeHub, ask: Asker, reference: str, trouble: Trouble | None, code: str, message: str, hint: str
-) -> None:
+def test_failures(hub: FakeHub, ask: Asker, reference: str, trouble: Trouble | None, code: str, message: str, hint: str) -> None:
     hub.add("org/gated", {"config.json": QWEN}, gated=True)
     hub.add("org/there", {"config.json": QWEN})
     hub.add("org/empty", {"README.md": b"x"})
@@ -640,9 +633,7 @@ def test_network_down(hub: FakeHub, ask: Asker, askers: Ask) -> None:
     assert "hunter2" not in cold.text
     warm = down("org/warm")
     assert (warm.kind, warm.config, warm.revision) == ("hub-cache", QWEN, commit)
-    assert warm.notes == [
-        f"cannot reach 127.0.0.1:{port}: connection refused; using the cached copy at commit {commit}"
-    ]
+    assert warm.notes == [f"cannot reach 127.0.0.1:{port}: connection refused; using the cached copy at commit {commit}"]
     assert max(cold.seconds, warm.seconds) < 5
 
 

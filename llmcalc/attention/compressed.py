@@ -1,7 +1,7 @@
-"""DeepSeek-V4: one vector per token that is key and value at once, in a short window and, compressed, over the whole context.
+"""DeepSeek-V4: one vector per token is key and value, in a short window and, compressed, over the whole context.
 
-Groups of `ratio` tokens become one entry each. At the small ratio an indexer with compressed keys of its own picks the entries
-that a step reads; at the large one all of them are read; at ratio 0 there is the window alone.
+Groups of `ratio` tokens become one entry each. At the small ratio an indexer with compressed keys of its own picks the
+entries that a step reads; at the large one all of them are read; at ratio 0 there is the window alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llmcalc.formulas.memory import index_bytes_per_token, single_head_bytes_per
 
 
 class Dims(NamedTuple):
-    """Widths of the block: query heads of `dim` behind a low rank, output in `groups` of a low rank each, and the window."""
+    """Query heads of `dim` behind a low rank, an output in `groups` of a low rank each, and the window."""
 
     heads: int
     dim: int
@@ -28,7 +28,7 @@ def compressor(hidden: int, dim: int, ratio: int, *, overlap: bool, part: str, n
     """Makes one entry of `ratio` tokens; where the groups overlap, every projection is twice as wide."""
     width = dim * (2 if overlap else 1)
     weights = linear(f"{name}.kv_proj", part, width, hidden) + linear(f"{name}.gate_proj", part, width, hidden)
-    return weights + (Weight(f"{name}.position_bias", part, ratio, width),) + norm(f"{name}.kv_norm", dim)
+    return (*weights, Weight(f"{name}.position_bias", part, ratio, width), *norm(f"{name}.kv_norm", dim))
 
 
 def build(hidden: int, d: Dims, *, ratio: int = 0, index: Index | None = None) -> Attention:

@@ -67,11 +67,16 @@ def build(
     return Attention(named, weights + extra, (entry, *extra_entries), query_heads=heads, kv_heads=kv_heads)
 
 
-def heads(c: Config) -> tuple[int, int, int]:
-    """(query heads, KV heads, head_dim) by the usual keys. head_dim is hidden / heads only where it is absent."""
+def heads(c: Config, rounds: bool = False) -> tuple[int, int, int]:
+    """(query heads, KV heads, head_dim) by the usual keys. head_dim is hidden / heads only where it is absent.
+
+    `rounds`: a class whose default width does not divide evenly, and which rounds down.
+    """
     query = c.count("num_attention_heads")
     kv = c.maybe("num_key_value_heads") or query
     dim = c.maybe("head_dim")
+    if dim is None and rounds:
+        dim = c.hidden // query
     if dim is None:
         dim = exact_division(c, "hidden_size", c.hidden, "num_attention_heads", query)
     check_groups(c, query, kv)
@@ -100,9 +105,10 @@ def uniform(
     gate: bool = False,
     sinks: bool = False,
     extra: tuple[Weight, ...] = (),
+    rounds: bool = False,
 ) -> Callable[[int], Attention]:
     """The same GQA block on every layer, with the span of each. `qk_norm`: "head" (one vector per head_dim) or "full"."""
-    query, kv, dim = heads(c)
+    query, kv, dim = heads(c, rounds)
     hidden = c.hidden
     widths = {None: None, "head": (dim, dim), "full": (query * dim, kv * dim)}[qk_norm]
     made: dict[Span, Attention] = {}

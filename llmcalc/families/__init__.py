@@ -41,14 +41,17 @@ _TYPES = {
     "deepseek": """deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 deepseek_ref kimi_k2 glm4_moe_lite glm_moe_dsa longcat_flash youtu
         minicpm3 mistral4 sarvam_mla axk1 axk2 hy_v4""",
     "hybrid": """qwen3_next qwen3_5_text qwen3_5_moe_text olmo_hybrid kimi_linear kimi_k3 bailing_hybrid minimax minimax_m1
-        minimax_text_01 nemotron-nas recurrent_gemma lfm2 lfm2_moe zaya""",
+        minimax_text_01 nemotron-nas recurrent_gemma lfm2 lfm2_moe lfm3 zaya""",
     "state_space": """mamba mamba2 falcon_mamba jamba bamba falcon_h1 zamba zamba2 granitemoehybrid nemotron_h rwkv rwkv5
         xlstm""",
     "legacy": """gpt2 gpt_bigcode gpt_neo gpt_neox gptj codegen opt bloom mpt falcon RefinedWeb RefinedWebModel xglm biogpt fuyu
-        """,
+        gpt-sw3 openai-gpt ctrl gpt_neox_japanese""",
     "custom": """chatglm qwen internlm internlm2 baichuan mimo PanguEmbedded minicpm minicpmv bailing_moe deepseek hunyuan
-        phi-msft mixformer-sequential phi3_v phi4-siglip deepseek_vl_v2 locateanything molmo ultravox bailingmm internvl_chat""",
-    "seq2seq": "t5 mt5 umt5 bart whisper t5gemma mbart pegasus m2m_100 marian",
+        phi-msft mixformer-sequential phi3_v phi4-siglip deepseek_vl_v2 locateanything molmo ultravox bailingmm internvl_chat
+        bailing_moe_v2 xverse skywork aquila Yi orion stablelm_epoch llava_llama llava_mistral llava_qwen Keye KeyeVL1_5 phi4mm telechat
+        telechat2 plamo deci openelm codeshell jais phi3small baichuan_m1 grok-1 git arctic step3_text minicpmo telechat3 nanbeige
+        plamo3 bailing_moe_linear""",
+    "seq2seq": "t5 mt5 umt5 longt5 bart whisper t5gemma mbart pegasus m2m_100 marian plbart blenderbot blenderbot-small",
 }
 MODULES: dict[str, str] = {model_type: module for module, types in _TYPES.items() for model_type in types.split()}
 

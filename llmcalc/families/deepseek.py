@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from llmcalc.architecture import Attention, Mlp, Stack, Weight, decoder, layer_types, linear, norm
 from llmcalc.attention import compressed, mla
@@ -13,10 +13,10 @@ from llmcalc.mlp import dense, experts, moe
 MlpAt = Callable[[int], Mlp]
 
 
-def sparse_layers(c: Config, first: int | None = None, every: int | None = None) -> list[bool]:
-    """Which layers are mixtures: the file's list, or all from first_k_dense_replace on (of these every moe_layer_freq-th).
+def sparse_layers(c: Config, first: int | None = None) -> list[bool]:
+    """Which layers are mixtures: the file's list, or all from first_k_dense_replace on (each moe_layer_freq-th).
 
-    `first` and `every` are what the class takes where it has no such field.
+    `first` is what the class takes where the file is silent and the class has no such field.
     """
     if c.has("mlp_layer_types"):
         c.dismiss("first_k_dense_replace", "moe_layer_freq")
@@ -27,7 +27,7 @@ def sparse_layers(c: Config, first: int | None = None, every: int | None = None)
         return [kind == "sparse" for kind in kinds]
     c.dismiss("mlp_layer_types")
     start = c.count("first_k_dense_replace", least=0, default=first)
-    step = c.count("moe_layer_freq", default=every or 1)
+    step = c.count("moe_layer_freq", default=1)
     return [layer >= start and layer % step == 0 for layer in range(c.layers)]
 
 
@@ -93,7 +93,11 @@ def full_indexers(c: Config) -> Callable[[int], bool]:
         found = c.get(key)
         if found is not None:
             c.dismiss("index_topk_pattern", "index_topk_freq", "index_skip_topk_offset")
-            if not isinstance(found, str | list) or len(found) < c.layers or not all(kind in letters for kind in found):
+            if (
+                not isinstance(found, str | list)
+                or len(found) < c.layers
+                or not all(isinstance(kind, str) and kind in letters for kind in found)
+            ):
                 raise c.fail(key, found, "full or shared for every layer")
             own = [letters[kind] for kind in found]
             own += [_scheduled(c, layer) for layer in range(len(own), c.layers + predictors(c))]
@@ -124,7 +128,7 @@ def deepseek_v2(c: Config) -> Stack:
 
 @family("deepseek_v3", "kimi_k2", "sarvam_mla")
 def deepseek_v3(c: Config) -> Stack:
-    """One prediction module that stores the embedding and the head once more; Moonlight has no low rank on the queries."""
+    """Prediction modules store embedding and head once more; Moonlight has no low rank on the queries."""
     mlps, mixture = blocks(c, sparse_layers(c))
     return latent(c, mlps, mixture=mixture)
 
@@ -156,13 +160,13 @@ def dense_latent(c: Config) -> Stack:
 @family("axk1")
 def axk1(c: Config) -> Stack:
     """A.X K1: DeepSeek-V3 with one more norm behind every mixture."""
-    mlps, _ = blocks(c, sparse_layers(c, first=1, every=1), extra=norm("mlp.post_mlp_layernorm", c.hidden))
+    mlps, _ = blocks(c, sparse_layers(c, first=1), extra=norm("mlp.post_mlp_layernorm", c.hidden))
     return latent(c, mlps)
 
 
 @family("deepseek_v32", "glm_moe_dsa")
 def sparse_latent(c: Config) -> Stack:
-    """MLA that reads only the tokens an indexer picks; in GLM-5.2 some layers reuse another's pick and keep no index keys."""
+    """MLA that reads only what an indexer picks; in GLM-5.2 some layers reuse a pick and keep no index keys."""
     c.dismiss("mlp_bias")  # in the class, which does not use it
     all_indexed(c)
     glm = c.model_type == "glm_moe_dsa"
@@ -199,7 +203,7 @@ def hy_v4(c: Config) -> Stack:
 def axk2(c: Config) -> Stack:
     """A.X K2: an indexer on every layer, an output gate beside the queries, and norms with a small gate."""
     all_indexed(c)
-    sparse = sparse_layers(c, first=1, every=1)
+    sparse = sparse_layers(c, first=1)
     mlps, _ = blocks(c, sparse)
     d, hidden, rank = mla.dims(c), c.hidden, c.count("gated_norm_rank")
     if d.q_rank is None:
@@ -240,30 +244,33 @@ def longcat_flash(c: Config) -> Stack:
     )
 
 
+MOST_RATIO = 65_536
 SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 
 
 def v4_layers(c: Config) -> tuple[list[str], list[str], dict[str, int]]:
     """Kind of every layer, kinds of the prediction modules, and tokens per entry of each kind."""
     rates = {SLIDING: 0, SPARSE: 4, HEAVY: 128}
-    given = c.get("compress_rates")
-    for name, value in (given if isinstance(given, Mapping) else {}).items():
-        if name not in (SPARSE, HEAVY) or isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise c.fail("compress_rates", given, f"whole numbers for {SPARSE} and {HEAVY}")
-        rates[name] = value
-    rates[SPARSE] = c.count("compress_rate_csa", default=rates[SPARSE])
-    rates[HEAVY] = c.count("compress_rate_hca", default=rates[HEAVY])
+    given = c.block("compress_rates")
+    if given:
+        for kind in set(given.raw) - {SPARSE, HEAVY}:
+            raise c.fail("compress_rates", kind, f"made of {SPARSE} and {HEAVY}")
+        rates |= {kind: given.count(kind, most=MOST_RATIO) for kind in given.raw}
+    rates[SPARSE] = c.count("compress_rate_csa", default=rates[SPARSE], most=MOST_RATIO)
+    rates[HEAVY] = c.count("compress_rate_hca", default=rates[HEAVY], most=MOST_RATIO)
     by_ratio = {0: SLIDING, 4: SPARSE, 128: HEAVY}
     ratios = c.counts("compress_ratios")
     tail: list[str] = []
     found = c.words("layer_types")
     if ratios is not None:
+        if len(ratios) < c.layers:
+            raise c.fail("compress_ratios", ratios, f"a list of {c.layers} entries")
         for ratio in ratios:
             if ratio not in by_ratio:
                 raise c.fail("compress_ratios", ratio, "0, 4 or 128")
         named = [by_ratio[ratio] for ratio in ratios]
         found, tail = found or named, named[c.layers :]
-    kinds = c.per_layer(found, "layer_types" if ratios is None else "compress_ratios", c.layers, _v4_rule)
+    kinds = c.per_layer(found, "layer_types", c.layers, _v4_rule)
     for kind in kinds:
         if kind not in rates:
             raise c.fail("layer_types", kind, f"one of {', '.join(rates)}")
@@ -276,7 +283,7 @@ def _v4_rule(layer: int) -> str:
 
 @family("deepseek_v4", "deepseek_ref")
 def deepseek_v4(c: Config) -> Stack:
-    """A window and compressed entries with K = V; residual streams in `hc_mult` copies; the first layers route by a table."""
+    """A window and compressed entries with K = V; `hc_mult` residual streams; the first layers route by a table."""
     hidden, streams = c.hidden, c.count("hc_mult")
     if c.maybe("num_key_value_heads") not in (None, 1):
         raise c.fail("num_key_value_heads", c.get("num_key_value_heads"), "1")

@@ -26,7 +26,7 @@ from llmcalc.mlp import dense, experts, moe
 
 
 def windows(c: Config, period: int) -> list[Span]:
-    """The file's layer_types, or full attention on every `period`-th layer; the whole context where the window is null."""
+    """The file's layer_types, or full attention on every `period`-th layer; no windows where sliding_window is null."""
     types = layer_types(c, c.layers, every(period))
     if c.maybe("sliding_window") is None:
         return [FULL] * c.layers
@@ -50,7 +50,7 @@ def same(block: Mlp) -> Callable[[int], Mlp]:
 
 @family("gemma", "gemma2", "gemma3_text", "vaultgemma")
 def gemma(c: Config) -> Stack:
-    """Gemma 2 alternates windows, Gemma 3 has five to one and norms on the heads; VaultGemma has no norms behind the blocks."""
+    """Gemma 2 alternates windows, Gemma 3 has five to one and head norms; VaultGemma has no norms behind the blocks."""
     period = 1
     if c.model_type in ("gemma2", "vaultgemma"):
         period = 2
@@ -70,7 +70,9 @@ def gemma(c: Config) -> Stack:
 
 
 def sources(c: Config, types: Sequence[str]) -> list[int]:
-    """The layer whose cache each layer reads: its own, or for the last num_kv_shared_layers the last own one of its type."""
+    """The layer whose cache each layer reads: its own; for the last num_kv_shared_layers, the last own of its type."""
+    if set(types) - {"full_attention", "sliding_attention"}:
+        raise c.fail("layer_types", sorted(set(types)), "full_attention and sliding_attention")
     shared = c.maybe("num_kv_shared_layers", least=0) or 0
     first = len(types) - shared
     own = {kind: layer for layer, kind in enumerate(types[: max(first, 0)])}
@@ -101,7 +103,7 @@ def gate(c: Config, width: int) -> tuple[Weight, ...]:
 
 @family("gemma3n_text")
 def gemma3n(c: Config) -> Stack:
-    """Four residual streams (AltUp), a low-rank residual (Laurel), per-layer embeddings, late layers without keys of their own."""
+    """Four residual streams (AltUp), a low-rank one (Laurel), per-layer embeddings, late layers without keys."""
     causal(c)
     hidden, depth, streams = c.hidden, c.layers, c.count("altup_num_inputs")
     rank, width = c.count("laurel_rank"), c.count("hidden_size_per_layer_input")
@@ -165,7 +167,7 @@ def shapes(c: Config, types: Sequence[str]) -> list[tuple[int, int]]:
         found = [(kv, dim)] * len(types)
         for name, given in listed.items():
             known = {"head_dim", "num_key_value_heads"}
-            if not name.isdecimal() or not isinstance(given, Mapping) or set(given) - known:
+            if not name.isdecimal() or len(name) > 6 or not isinstance(given, Mapping) or set(given) - known:
                 raise c.fail("per_layer_config", {name: given}, "head_dim and num_key_value_heads by layer number")
             inner = Config(given, c.model_type, "per_layer_config", "none")  # absent: the value of the whole model
             if int(name) < len(found):
@@ -178,7 +180,7 @@ def shapes(c: Config, types: Sequence[str]) -> list[tuple[int, int]]:
 
 @family("gemma4_text", "gemma4_unified_text")
 def gemma4(c: Config) -> Stack:
-    """Wider heads on full layers, shared caches, per-layer embeddings, and experts beside a dense MLP, where asked for."""
+    """Wider heads on full layers; by switches shared caches, per-layer embeddings, experts beside the dense MLP."""
     causal(c)
     hidden, depth = c.hidden, c.layers
     types = layer_types(c, depth, every(6))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llmcalc.architecture import FULL, Span, Stack, Weight, decoder, every, layer_types, spans
 from llmcalc.attention import gqa
 from llmcalc.config import Config
@@ -24,7 +26,7 @@ def window_everywhere(c: Config) -> list[Span] | None:
     """Mistral, Phi-3, StarCoder2: every layer slides where sliding_window is not null. `layer_types` may say otherwise."""
     if c.has("layer_types"):
         return spans(c, layer_types(c, c.layers, lambda _: "full_attention"))
-    window = c.maybe("sliding_window")
+    window = c.maybe("sliding_window_size") if c.has("sliding_window_size") and not c.has("sliding_window") else c.maybe("sliding_window")
     return [Span("window", window) if window else FULL] * c.layers
 
 
@@ -50,7 +52,8 @@ def llama(c: Config) -> Stack:
     """RMSNorm, rotary GQA, SwiGLU."""
     windows = {
         "cwm": lambda: window_by_type(c, 4),
-        "granite_swa": lambda: window_by_type(c, 4),
+        # The class makes the first of every four full, not the last.
+        "granite_swa": lambda: spans(c, layer_types(c, c.layers, every(4, 3))),
         "smollm3": lambda: window_from_layer(c),
     }.get(c.model_type, lambda: None)()
     c.dismiss("no_rope_layers", "no_rope_layer_interval")  # positions only
@@ -214,6 +217,8 @@ def stablelm(c: Config) -> Stack:
 def starcoder2(c: Config) -> Stack:
     """LayerNorms, biases everywhere, an MLP of two matrices."""
     bias = c.flag("use_bias")
+    if c.text("norm_type", default="layer_norm") != "layer_norm":
+        raise c.fail("norm_type", c.get("norm_type"), '"layer_norm"')
     return decoder(
         c,
         gqa.uniform(c, biases="qkvo" if bias else "", spans=window_everywhere(c)),
@@ -243,13 +248,21 @@ def phi(c: Config) -> Stack:
 def phi3(c: Config) -> Stack:
     """Phi-3 and 4: Llama with fused projections."""
     c.dismiss("attention_bias", "mlp_bias")  # in the file, not in the class
+    if c.maybe("full_attn_mod") not in (None, 1):
+        raise c.fail("full_attn_mod", c.get("full_attn_mod"), "1: every layer attends alike")
     return decoder(c, gqa.uniform(c, spans=window_everywhere(c)), gated(c, bias=False))
 
 
 @family("glm", "glm4", "glm4v_text")
 def glm(c: Config) -> Stack:
     """Biases on q, k and v by attention_bias; GLM-4-0414 has two more norms."""
-    return decoder(c, gqa.uniform(c, biases=biased(c, "qkv")), gated(c, bias=False), norms=2 if c.model_type == "glm" else 4)
+    fixed = c.model_type == "glm4v_text"  # its class has no switch
+    return decoder(
+        c,
+        gqa.uniform(c, biases="qkv" if fixed else biased(c, "qkv")),
+        gated(c, bias=False),
+        norms=2 if c.model_type == "glm" else 4,
+    )
 
 
 @family("persimmon")
@@ -284,20 +297,14 @@ def mllama(c: Config) -> Stack:
     query, kv, dim = gqa.heads(c)
     cross = set(c.counts("cross_attention_layers") or ())
     plain = gqa.uniform(c)
-    image = gqa.build(
-        c.hidden, query, kv, dim, qk_norm=(dim, dim), source_tokens=MLLAMA_IMAGE_TOKENS,
-        extra=(Weight("cross_attn_attn_gate", "attention", 1), Weight("cross_attn_mlp_gate", "mlp", 1)),
-    )  # fmt: skip
+    gates = (Weight("cross_attn_attn_gate", "attention", 1), Weight("cross_attn_mlp_gate", "mlp", 1))
+    image = gqa.build(c.hidden, query, kv, dim, qk_norm=(dim, dim), source_tokens=0, extra=gates)
+    per_tile = 2 * kv * dim * sum(layer < c.layers for layer in cross)
     stack = decoder(
         c,
         lambda layer: image if layer in cross else plain(layer),
         gated(c, bias=False),
-        notes=("cross-attention keys are those of one image of one tile (1,601 tokens)",),
+        notes=(f"no image counted: each tile of 1,601 tokens adds {1601 * per_tile:,} elements to the cache of a sequence",),
     )
-    vocab, width = c.count("vocab_size"), c.hidden
-    from dataclasses import replace
-
-    return replace(stack, embedding=(Weight("embed_tokens", "embedding", vocab + 8, width),))  # 8 image tokens, not in the head
-
-
-MLLAMA_IMAGE_TOKENS = 1601
+    # The table has 8 rows for images that the head has not.
+    return replace(stack, embedding=(Weight("embed_tokens", "embedding", stack.vocab + 8, stack.hidden),))

@@ -1,7 +1,7 @@
-"""Decoders with GQA whose MLPs are mixtures of experts: Qwen-MoE, Mixtral, gpt-oss, Llama 4, GLM-4.5, MiniMax and their kin.
+"""Decoders with GQA whose MLPs are mixtures of experts: Qwen-MoE, Mixtral, gpt-oss, Llama 4, GLM-4.5, MiniMax and kin.
 
-Biases that only balance the router are buffers in most of these classes and no parameters; a family counts them where its
-class does. Experts are kept as one matrix per projection with `copies`.
+Biases that only balance the router are buffers in most of these classes and no parameters; a family counts them where
+its class does. Experts are kept as one matrix per projection with `copies`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llmcalc.architecture import Attention, Entry, Mlp, MlpAt, Span, Stack, Weight, decoder, every, layer_types, linear, norm, spans
+from llmcalc.architecture import (
+    Attention,
+    Entry,
+    Mlp,
+    MlpAt,
+    Span,
+    Stack,
+    Weight,
+    decoder,
+    every,
+    layer_types,
+    linear,
+    norm,
+    spans,
+)
 from llmcalc.attention import gqa
 from llmcalc.config import Config
 from llmcalc.families import family
 from llmcalc.families.llama import biased
 from llmcalc.formulas.memory import index_bytes_per_token
-from llmcalc.mlp import dense, experts, moe
+from llmcalc.mlp import EXPERT_COUNTS, EXPERTS_USED, agreed, dense, experts, moe
 
 # ---- which layers are mixtures
 
@@ -24,12 +38,17 @@ from llmcalc.mlp import dense, experts, moe
 def alternate(c: Config, sparse: Sequence[bool], mixture: Callable[[], Mlp], plain: Callable[[], Mlp]) -> MlpAt:
     """A mixture on the layers where `sparse`, a dense block on the others; a kind that no layer uses is not read."""
     made = {kind: (mixture if kind else plain)() for kind in set(sparse)}
-    c.dismiss("intermediate_size", "moe_intermediate_size")  # of the kind that no layer uses
+    if False not in made:
+        c.dismiss("intermediate_size")
+    if True not in made:
+        c.dismiss("moe_intermediate_size", *EXPERT_COUNTS, *EXPERTS_USED)
     return lambda layer: made[sparse[layer]]
 
 
 def after_first(c: Config) -> list[bool]:
     """DeepSeek's way: dense until first_k_dense_replace."""
+    if c.maybe("moe_layer_freq") not in (None, 1):
+        raise c.fail("moe_layer_freq", c.get("moe_layer_freq"), "1: the class does not read it")
     first = c.count("first_k_dense_replace", least=0)
     return [layer >= first for layer in range(c.layers)]
 
@@ -85,16 +104,20 @@ def shared_width(c: Config, *keys: str, least: int = 0) -> int:
     return number * c.count("moe_intermediate_size") if number else 0
 
 
-def predictor(c: Config, number: int, mixer: Attention, block: Mlp, *, tables: int = 0, norms: int = 2) -> tuple[Weight, ...]:
-    """Multi-token prediction: per module a whole layer, eh_proj over [embedding, hidden], three norms, and own vocabulary tables."""
+def predictor(c: Config, number: int, mixer: Attention, block: Mlp, tables: int = 0) -> tuple[Weight, ...]:
+    """Multi-token prediction: per module a layer, a projection of [embedding, hidden], three norms, and `tables`.
+
+    One table is the head, two are embedding and head. The balancing bias of its router counts, since files store it.
+    """
     hidden = c.hidden
-    one = mixer.weights + block.weights + tuple(weight for _ in range(norms) for weight in norm("norm", hidden))
+    one = mixer.weights + block.weights + norm("input_layernorm", hidden)
+    one += norm("post_attention_layernorm", hidden)
+    one += (Weight("mlp.gate.e_score_correction_bias", "mtp", block.experts),) if block.experts else ()
     one += linear("eh_proj", "mtp", hidden, 2 * hidden)
     one += norm("enorm", hidden) + norm("hnorm", hidden) + norm("shared_head.norm", hidden)
-    one += tuple(Weight(name, "mtp", c.count("vocab_size"), hidden) for name in ("embed_tokens", "shared_head.head")[2 - tables :])
-    return tuple(
-        weight._replace(name=f"mtp.{index}.{weight.name}", part="mtp") for index in range(number) for weight in one
-    )
+    vocab = c.count("vocab_size")
+    one += tuple(Weight(name, "mtp", vocab, hidden) for name in ("embed_tokens", "shared_head.head")[2 - tables :])
+    return tuple(w._replace(name=f"mtp.{index}.{w.name}", part="mtp") for index in range(number) for w in one)
 
 
 # ---- Qwen
@@ -102,7 +125,7 @@ def predictor(c: Config, number: int, mixer: Attention, block: Mlp, *, tables: i
 
 @family("qwen2_moe")
 def qwen2_moe(c: Config) -> Stack:
-    """Biases on q, k and v, a shared expert behind a gate; even layers below max_window_layers slide, where use_sliding_window."""
+    """Biases on q, k and v, a shared expert behind a gate. With use_sliding_window, even layers up to a limit slide."""
     sliding = c.flag("use_sliding_window")
     last = c.count("max_window_layers", least=0)
     types = layer_types(
@@ -123,6 +146,8 @@ def qwen2_moe(c: Config) -> Stack:
 @family("qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text")
 def qwen3_moe(c: Config) -> Stack:
     """Norms on the heads of q and k. With use_sliding_window every layer slides, whatever max_window_layers says."""
+    if not c.flag("use_qk_norm", default=True):
+        raise c.fail("use_qk_norm", False, "true")
     if c.model_type != "qwen3_moe":
         sliding = False
         if c.flag("use_sliding_window"):
@@ -133,10 +158,9 @@ def qwen3_moe(c: Config) -> Stack:
         sliding = c.flag("use_sliding_window")
     windows = [Span("window", c.count("sliding_window"))] * c.layers if sliding else None
     c.dismiss("sliding_window", "max_window_layers")
-    c.dismiss("shared_expert_intermediate_size")  # Omni's files carry Qwen2's keys; the class has no shared expert
     return decoder(
         c,
-        gqa.uniform(c, biases=biased(c), qk_norm="head", spans=windows),
+        gqa.uniform(c, biases=biased(c), qk_norm="head", spans=windows, rounds=True),
         alternate(c, qwen_sparse(c), mixture(c), plain(c)),
     )
 
@@ -161,7 +185,7 @@ def mixtral(c: Config) -> Stack:
 
 
 def everywhere(c: Config) -> list[Span] | None:
-    """A window on every layer where there is one. These classes do not read layer_types, so a file with it is refused."""
+    """A window on every layer where there is one. These classes do not read layer_types: a file with it is refused."""
     window = c.maybe("sliding_window")
     return [Span("window", window)] * c.layers if window else None
 
@@ -197,7 +221,7 @@ def olmoe(c: Config) -> Stack:
 
 @family("granitemoe", "granitemoeshared", "granitemoe_swa")
 def granitemoe(c: Config) -> Stack:
-    """Granite's experts, from the second class on with a shared one; the last has sinks, and windows on three layers of four."""
+    """Granite with experts; the later classes may have a shared one, the last sinks and windows on 3 layers of 4."""
     shared = 0 if c.model_type == "granitemoe" else c.count("shared_intermediate_size", least=0, default=0)
     swa = c.model_type == "granitemoe_swa"
     windows = spans(c, layer_types(c, c.layers, every(4, 3))) if swa else None
@@ -237,7 +261,7 @@ def dbrx(c: Config) -> Stack:
 
 @family("jetmoe")
 def jetmoe(c: Config) -> Stack:
-    """A mixture in the attention too: queries and output of num_experts_per_tok experts, keys and values shared by them."""
+    """A mixture in the attention too: each chosen expert has its queries and output; all share the keys and values."""
     number, used = experts(c)
     hidden, kv, dim = c.hidden, c.count("num_key_value_heads"), c.count("head_dim", "kv_channels")
     heads = c.maybe("num_attention_heads") or kv * used
@@ -258,7 +282,7 @@ def jetmoe(c: Config) -> Stack:
 
 @family("llama4_text")
 def llama4(c: Config) -> Stack:
-    """Layers with rotary positions attend within chunks, those without to everything; mixtures have one shared expert."""
+    """Rotary layers attend within chunks, layers without positions to everything; mixtures have one shared expert."""
     depth = c.layers
     interval = c.count("no_rope_layer_interval")
     # An empty list means the rule, as does null.
@@ -336,7 +360,7 @@ def minimax_m3(c: Config) -> Stack:
     made: dict[str, Attention] = {}
     for layer, name in enumerate(types):
         if name == "minimax_m3_sparse" and off is not None and not off[layer]:
-            raise index.fail("sparse_disable_index_value", index.get("sparse_disable_index_value"), "1 on every sparse layer")
+            raise index.fail("sparse_disable_index_value", off, "1 on every sparse layer: index values are not read")
         if name == "full_attention":
             made.setdefault(name, gqa.build(hidden, heads, kv, dim, qk_norm=(dim, dim)))
         elif name == "minimax_m3_sparse":
@@ -358,6 +382,7 @@ def minimax_m3(c: Config) -> Stack:
     shared = c.count("shared_intermediate_size", least=0)
     if c.maybe("n_shared_experts", least=0) not in (None, 1):
         raise c.fail("n_shared_experts", c.get("n_shared_experts"), "1: its width is shared_intermediate_size")
+    agreed(c, "intermediate_size", "moe_intermediate_size")
     c.dismiss("dense_intermediate_size")
     return decoder(
         c,
@@ -393,7 +418,7 @@ def glm4_moe(c: Config) -> Stack:
         normed = False
     else:
         normed = c.flag("use_qk_norm")
-    attention = gqa.uniform(c, biases=biased(c, "qkv"), qk_norm="head" if normed else None)
+    attention = gqa.uniform(c, biases=biased(c, "qkv"), qk_norm="head" if normed else None, rounds=True)
     mixed = mixture(c, shared=shared_width(c, "n_shared_experts", "num_shared_experts"))
     number = c.maybe("num_nextn_predict_layers", "num_mtp_layers", least=0, most=64) or 0
     mtp = predictor(c, number, attention(0), mixed(), tables=2) if number else ()
@@ -432,7 +457,7 @@ def hy_v3(c: Config) -> Stack:
     if not c.flag("qk_norm", "use_qk_norm", default=True):
         raise c.fail("qk_norm", False, "true")
     bias = c.flag("mlp_bias")
-    width = c.count("moe_intermediate_size", "expert_hidden_dim")
+    width = agreed(c, "moe_intermediate_size", "expert_hidden_dim")
     block = moe(c.hidden, *experts(c), width, shared=width * c.count("num_shared_experts"), shared_bias=bias)
     attention = gqa.uniform(c, biases=biased(c), qk_norm="head")
     number = c.maybe("num_nextn_predict_layers", least=0, most=64) or 0
@@ -448,11 +473,11 @@ def exaone_moe(c: Config) -> Stack:
         if not pattern or set(pattern) - set("LG"):
             raise c.fail("sliding_window_pattern", pattern, "a text of L and G, or a number")
         # The last layer is full whatever the pattern says.
-        rule = lambda i: "sliding_attention" if pattern[i % len(pattern)] == "L" and i < c.layers - 1 else "full_attention"  # noqa: E731
+        local = [pattern[i % len(pattern)] == "L" and i < c.layers - 1 for i in range(c.layers)]
     else:
-        step = c.maybe("sliding_window_pattern")
-        rule = every(step) if step else lambda _: "full_attention"
-    types = layer_types(c, c.layers, rule)
+        period = c.maybe("sliding_window_pattern")
+        local = [period is not None and (i + 1) % period != 0 for i in range(c.layers)]
+    types = layer_types(c, c.layers, lambda i: "sliding_attention" if local[i] else "full_attention")
     windows = spans(c, types if c.maybe("sliding_window") else ["full_attention"] * c.layers)
     flagged = by_flags(c, "is_moe_layer")
     first = c.count("first_k_dense_replace", least=0)
@@ -493,15 +518,15 @@ def ernie4_5_moe(c: Config) -> Stack:
             return block
         # A text token uses none of the image experts.
         images = moe(hidden, number, used, widths[1], correction_bias=True).weights
-        return replace(block, weights=block.weights + tuple(w._replace(name=f"vision.{w.name}", active=0) for w in images))
+        unused = tuple(w._replace(name=f"vision.{w.name}", active=0) for w in images)
+        return replace(block, weights=block.weights + unused)
 
     attention = gqa.uniform(c, biases="qkvo" if bias else "")
     block = plain(c, bias=bias)
     mtp_layers = c.maybe("num_nextn_predict_layers", least=0, most=64) or 0
     # A dense layer, two norms and a projection; no norm before the head, which is the model's own.
-    mtp = tuple(
-        w for w in (predictor(c, mtp_layers, attention(0), block()) if mtp_layers else ()) if "shared_head" not in w.name
-    )
+    modules = predictor(c, mtp_layers, attention(0), block()) if mtp_layers else ()
+    mtp = tuple(weight for weight in modules if "shared_head" not in weight.name)
     head_bias = bias and not vision
     return decoder(c, attention, alternate(c, sparse, mixed, block), mtp=mtp, head_bias=head_bias)
 
@@ -534,9 +559,7 @@ def cohere2_moe(c: Config) -> Stack:
     c.dismiss("prefix_dense_intermediate_size")
     wide = "prefix_dense_intermediate_size" if c.has("prefix_dense_intermediate_size") else "intermediate_size"
     attention = gqa.uniform(c, biases=biased(c), spans=spans(c, types))
-    return decoder(
-        c, attention, alternate(c, sparse, mixed, plain(c, wide)), norms=1, norm_style="layer-nobias"
-    )
+    return decoder(c, attention, alternate(c, sparse, mixed, plain(c, wide)), norms=1, norm_style="layer-nobias")
 
 
 @family("hunyuan_v1_moe")
@@ -561,12 +584,14 @@ def hunyuan_v1_moe(c: Config) -> Stack:
     width = c.count("intermediate_size")
     inner = over_layers(width, "moe_intermediate_size")
     shared = over_layers(1, "num_shared_expert")
-    number, used = over_layers(None, "num_experts", "num_local_experts"), over_layers(None, "moe_topk", "num_experts_per_tok")
+    number = over_layers(None, "num_experts", "num_local_experts")
+    used = over_layers(None, "moe_topk", "num_experts_per_tok")
     if any(top > all_ for top, all_ in zip(used, number, strict=True)):
         raise c.fail("moe_topk", used[0], f"at most the number of experts ({number[0]})")
-    query, kv = c.count("num_attention_heads"), c.maybe("num_key_value_heads")
-    kv = kv or query
-    dim = c.maybe("head_dim", "attention_head_dim") or gqa.exact_division(c, "hidden_size", hidden, "num_attention_heads", query)
+    query = c.count("num_attention_heads")
+    kv = c.maybe("num_key_value_heads") or query
+    dim = c.maybe("head_dim", "attention_head_dim")
+    dim = dim or gqa.exact_division(c, "hidden_size", hidden, "num_attention_heads", query)
     gqa.check_groups(c, query, kv)
     mixer = gqa.build(hidden, query, kv, dim, biases=biased(c), qk_norm=(dim, dim))
     return decoder(
@@ -578,15 +603,17 @@ def hunyuan_v1_moe(c: Config) -> Stack:
 
 @family("mimo_v2_flash")
 def mimo_v2_flash(c: Config) -> Stack:
-    """Sliding layers have other head counts and sinks; values are narrower than keys; a window sees itself and W before it."""
+    """Sliding layers have other head counts, and sinks; values are narrower than keys; W tokens before the query."""
     depth, hidden = c.layers, c.hidden
     flagged = by_flags(c, "hybrid_layer_pattern")
     types = layer_types(
         c,
         depth,
-        lambda i: "sliding_attention"
-        if (flagged[i] if flagged is not None else i > 0 and (i + 1) % 6 != 0)
-        else "full_attention",
+        lambda i: (
+            "sliding_attention"
+            if (flagged[i] if flagged is not None else i > 0 and (i + 1) % 6 != 0)
+            else "full_attention"
+        ),
     )
     before = c.maybe("sliding_window_size")
     window = before + 1 if before else c.count("sliding_window")
@@ -633,14 +660,14 @@ def step(c: Config) -> Stack:
     depth, hidden = c.layers, c.hidden
     ahead = c.maybe("num_nextn_predict_layers", "num_mtp_layers", least=0, most=64) or 0
     heads, dim = c.count("num_attention_heads"), c.count("head_dim")
-    kv = c.count("num_key_value_heads", "num_attention_groups")
+    kv = agreed(c, "num_key_value_heads", "num_attention_groups")
     other = c.block("attention_other_setting") or Config({}, c.model_type)
     near = c.maybe("num_sliding_attention_heads") or other.count("num_attention_heads", default=heads)
     if other.maybe("num_attention_groups") not in (None, kv) or other.maybe("head_dim") not in (None, dim):
         raise c.fail("attention_other_setting", other.raw, "of the same KV heads and head_dim as the other layers")
     per_layer = c.block("per_layer_config")
     listed = c.words("layer_types") or ["full_attention"] * (depth + ahead)
-    types = c.per_layer(listed, "layer_types", depth, lambda _: "")
+    c.per_layer(listed, "layer_types", depth, lambda _: "")  # long enough
     if "sliding_attention" not in listed:
         c.dismiss("sliding_window")
     gating = c.get("gating")
@@ -659,24 +686,29 @@ def step(c: Config) -> Stack:
             query = own.count("num_attention_heads", default=heads) if own is not None else heads
         mixers.append(mixer(span, query))
     if per_layer is not None:
-        for key, value in per_layer.raw.items():
+        for value in per_layer.raw.values():
             if not isinstance(value, dict) or set(value) - {"num_attention_heads"}:
                 raise c.fail("per_layer_config", per_layer.raw, "about num_attention_heads alone")
-    enum = c.get("moe_layers_enum")
+    enum, first = c.get("moe_layers_enum"), c.maybe("first_k_dense_replace", least=0)
     if enum is None:
-        chosen = set(range(3, depth))
+        chosen = set(range(3 if first is None else first, depth))  # the class starts at 3
     else:
-        parts = enum.split(",") if isinstance(enum, str) else enum if isinstance(enum, list) else [None]
-        if not all(isinstance(part, int) or isinstance(part, str) and part.strip().isdecimal() for part in parts if part != ""):
+        given = enum.split(",") if isinstance(enum, str) else enum if isinstance(enum, list) else ["?"]
+        parts = [str(part).strip() for part in given]
+        if not all(part.isdecimal() for part in parts if part):
             raise c.fail("moe_layers_enum", enum, "layer numbers with commas between them")
-        chosen = {int(part) for part in parts if part != ""}
+        chosen = {int(part) for part in parts if part}
+    if not c.flag("use_head_wise_attn_gate", default=True):
+        raise c.fail("use_head_wise_attn_gate", False, "true")
+    if c.maybe("n_shared_experts", "num_shared_experts", least=0) not in (None, 1):
+        raise c.fail("n_shared_experts", c.get("n_shared_experts"), "1: its width is share_expert_dim")
     sparse = by_types(c, lambda i: "sparse" if i in chosen else "dense")
     bias = c.flag("mlp_bias")
-    number = c.count("n_routed_experts", "moe_num_experts", "num_local_experts", "num_experts")
-    used = c.count("num_experts_per_tok", "moe_top_k")
+    number = agreed(c, "n_routed_experts", *EXPERT_COUNTS)
+    used = agreed(c, "num_experts_per_tok", "moe_top_k")
     if used > number:
         raise c.fail("num_experts_per_tok", used, f"at most the number of experts ({number})")
-    shared = c.count("share_expert_dim", "share_expert_dims", least=0)
+    shared = agreed(c, "share_expert_dim", "share_expert_dims", least=0)
     inner = c.count("moe_intermediate_size")
     c.dismiss("mtp_layer_types", "mtp_mlp_layer_types")  # of the MTP layers: sliding and dense in every checkpoint
     block = plain(c, bias=bias)
@@ -700,7 +732,8 @@ def laguna(c: Config) -> Stack:
     types = layer_types(c, depth, lambda _: "full_attention")
     if "sliding_attention" not in types:
         c.dismiss("sliding_window")
-    queries = c.per_layer(c.counts("num_attention_heads_per_layer", least=1), "num_attention_heads_per_layer", depth, lambda _: heads)
+    name = "num_attention_heads_per_layer"
+    queries = c.per_layer(c.counts(name, least=1), name, depth, lambda _: heads)
     per_head = c.get("gating") in (None, True, "per-head")  # the class's own value is true
     made: dict[tuple[Span, int], Attention] = {}
     mixers = []

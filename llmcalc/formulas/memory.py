@@ -120,3 +120,27 @@ def matrix_params(layers, copies, rows, columns):  # type: ignore[no-untyped-def
 def vector_params(layers, width):  # type: ignore[no-untyped-def]
     """Elements of one vector in each of `layers` layers. [params]"""
     return layers * width
+
+
+@formula(unit="B")
+def replicated_bytes(held_bytes, copies):  # type: ignore[no-untyped-def]
+    """The same bytes on several ranks. [B]"""
+    return held_bytes * copies
+
+
+@formula(unit="B", ref="inference-sim roofline.go")
+def expert_read_bytes(params_per_expert, distinct_experts, bits_per_weight):  # type: ignore[no-untyped-def]
+    """Weights of the routed experts that a step touches, over all layers. [B]"""
+    return params_per_expert * distinct_experts * bits_per_weight / 8
+
+
+@formula(unit="B")
+def usable_bytes(memory_bytes, utilization, reserve_bytes):  # type: ignore[no-untyped-def]
+    """Memory that weights and cache may take. [B]"""
+    return memory_bytes * utilization - reserve_bytes
+
+
+@formula(unit="B")
+def kv_budget_bytes(usable_bytes, weight_bytes):  # type: ignore[no-untyped-def]
+    """Memory left for the cache. [B]"""
+    return usable_bytes - weight_bytes

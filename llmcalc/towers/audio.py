@@ -7,7 +7,7 @@ from llmcalc.towers.parts import (
     Encoder,
     Weights,
     attention,
-    glu,
+    either,
     heads,
     lin,
     ln,
@@ -21,17 +21,18 @@ from llmcalc.towers.parts import (
 
 
 def _width(c: Config) -> int:
-    width = c.count("d_model", "hidden_size")
+    width = either(c, "d_model", "hidden_size")
     heads(c, width, "encoder_attention_heads", "num_attention_heads")
+    c.dismiss("head_dim", "num_key_value_heads")  # in Voxtral's files, not in the class
     return width
 
 
 def _inner(c: Config) -> int:
-    return c.count("encoder_ffn_dim", "intermediate_size")
+    return either(c, "encoder_ffn_dim", "intermediate_size")
 
 
 def _depth(c: Config) -> int:
-    return c.count("encoder_layers", "num_hidden_layers", most=MOST_LAYERS)
+    return either(c, "encoder_layers", "num_hidden_layers", most=MOST_LAYERS)
 
 
 def _layers(c: Config, width: int, biases: str = "qvo") -> Weights:
@@ -131,6 +132,3 @@ def gemma4(c: Config) -> Encoder:
         + lin("output_proj", out, width)
     )
     return Encoder(within("audio", weights), out)
-
-
-__all__ = ["gemma4", "glm_asr", "glu", "qwen2_5_omni", "qwen3_audio", "whisper"]

@@ -6,29 +6,32 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from llmcalc.architecture import Weight
-from llmcalc.config import SHAPING, Config, class_defaults
+from llmcalc.config import MOST, Config, class_defaults
 
 Weights = tuple[Weight, ...]
 
-# Keys that shape a tower or its projector, beside those in config.SHAPING. scripts/class_defaults.py keeps their defaults.
+# Every key that a tower or its projector asks for; scripts/class_defaults.py keeps their defaults.
 TOWER_KEYS: frozenset[str] = frozenset(
     """
-alignment_intermediate_size attention_heads audio_embed_dim conf_num_hidden_layers deepstack_visual_indexes depth
-downsample_factor downsample_hidden_size downsample_ratio embed_dim heads image_size in_channels in_chans
-init_pos_emb_height init_pos_emb_width layers max_num_tiles max_source_positions merge_kernel_size mlp_ratio mm_embed_dim
-mm_hidden_size mm_posemb_size mm_projector_type multimodal_projector_bias num_channels num_global_layers num_mel_bins
-num_patches num_position_embeddings out_hidden_size output_dim output_proj_dims patch_size pooling_kernel_size
-pos_emb_height pos_emb_width position_embedding_size projection_dim projection_hidden_size projector_bias
-projector_hidden_size projector_input_dim projector_output_dim projector_use_layernorm qk_normalization resampler_depth
-resampler_head_dim resampler_n_heads resampler_n_latents scale_factor spatial_merge_size spatial_pool_mode
-subsampling_conv_channels supported_aspect_ratios temporal_merge_size temporal_patch_size text_hidden_size
-use_absolute_position_embeddings use_mask_token use_mean_pooling vision_feature_layer vision_output_dim vision_use_head
-vt_hidden_size vt_intermediate_size vt_num_attention_heads vt_num_hidden_layers width
+alignment_intermediate_size attention_bias attention_heads audio_embed_dim conv_kernel_size d_model
+deepstack_visual_indexes depth downsample_factor downsample_hidden_size downsample_ratio embed_dim
+encoder_attention_heads encoder_ffn_dim encoder_layers head_dim heads hidden_size image_size
+img_token_compression_config in_channels in_chans init_pos_emb_height init_pos_emb_width intermediate_size layers
+max_num_tiles max_source_positions merge_kernel_size mlp_ratio mm_embed_dim mm_hidden_size mm_posemb_size
+mm_projector_type multimodal_projector_bias norm_type num_attention_heads num_channels num_global_layers num_heads
+num_hidden_layers num_key_value_heads num_mel_bins num_patches num_position_embeddings out_hidden_size output_dim
+output_proj_dims patch_size perceiver_config pooling_kernel_size pos_emb_height pos_emb_width position_embedding_size
+projection_dim projection_hidden_size projector_bias projector_hidden_size projector_input_dim projector_output_dim
+projector_use_layernorm resampler_depth resampler_head_dim resampler_n_heads resampler_n_latents scale_factor
+spatial_merge_size spatial_pool_mode subsampling_conv_channels supported_aspect_ratios temporal_merge_size
+temporal_patch_size text_hidden_size use_absolute_position_embeddings use_mask_token use_mean_pooling use_qk_norm
+vision_feature_layer vision_output_dim vision_use_head vt_hidden_size vt_intermediate_size vt_num_attention_heads
+vt_num_hidden_layers width
 """.split()
 )
 
-# In tower configs without a meaning for the tower: what every configuration class writes, and CLIP's contrastive head.
-NOISE = frozenset("vocab_size projection_dim tie_word_embeddings window_size add_cross_attention".split())
+# CLIP's contrastive head and which layers are handed on: in tower configs, without a meaning for the tower.
+NOISE = frozenset(("projection_dim", "vision_feature_layer"))
 
 
 class Unread(Exception):
@@ -57,7 +60,9 @@ def nested(outer: Config, key: str, kind: str | None = None, *, auto: bool = Fal
     if not isinstance(raw, Mapping):
         raise outer.fail(key, raw, "a JSON object")
     given = raw.get("model_type")
-    if auto and isinstance(given, str) and given:
+    if auto and given:
+        if not isinstance(given, str):
+            raise outer.fail(f"{key}.model_type", given, "a text")
         kind = given
     return Config(raw, kind or "", f"{outer.path}.{key}" if outer.path else key)
 
@@ -72,10 +77,21 @@ def needed(outer: Config, key: str, kind: str | None = None, *, auto: bool = Fal
 
 def all_read(c: Config) -> None:
     """Raises Unread for a shaping key of a tower that nobody read."""
-    neutral = (None, False, 0, "", [], {})
+    neutral: tuple[object, ...] = (None, False, 0, "", [], {})
     for key, value in c.raw.items():
-        if key in (SHAPING | TOWER_KEYS) - NOISE - c.used and not any(value is n or value == n for n in neutral):
+        if key in TOWER_KEYS - NOISE - c.used and not any(value is n or value == n for n in neutral):
             raise Unread(f"{c.path}.{key} is not understood")
+
+
+def either(c: Config, *names: str, least: int = 1, most: int = MOST) -> int:
+    """One number under several names, which must agree where the file has more than one."""
+    found = {name: c.maybe(name, least=least, most=most) for name in names if c.has(name)}
+    value = c.count(*names, least=least, most=most)
+    for name, other in found.items():
+        if other != value:
+            raise c.fail(name, other, f"{value}, as {names[0]} says")
+    c.dismiss(*names)
+    return value
 
 
 def pair(c: Config, *names: str) -> tuple[int, int]:
@@ -181,8 +197,8 @@ def within(part: str, weights: Iterable[Weight]) -> Weights:
 
 
 def heads(c: Config, width: int, *names: str) -> int:
-    """Width of one head; the width must divide into them."""
-    number = c.count(*names)
+    """Width of one head. Nowhere do heads that do not divide the width make a model."""
+    number = either(c, *names)
     if width % number:
-        raise c.fail(names[0], number, f"a divisor of the width {width}")
+        raise Unread(f"{c.path}.{names[0]} {number} does not divide the width {width}")
     return width // number

@@ -12,13 +12,13 @@ from llmcalc.towers.parts import (
     area,
     attention,
     channels,
+    either,
     fused,
     glu,
     heads,
     lin,
     ln,
     mlp,
-    pair,
     patches,
     repeat,
     rms,
@@ -28,8 +28,8 @@ from llmcalc.towers.parts import (
 )
 
 
-def _layers(c: Config, key: str = "num_hidden_layers", *names: str) -> int:
-    return c.count(key, *names, most=MOST_LAYERS)
+def _layers(c: Config, *names: str) -> int:
+    return either(c, *(names or ("num_hidden_layers",)), most=MOST_LAYERS)
 
 
 def _plain(c: Config) -> tuple[int, Weights]:
@@ -66,6 +66,7 @@ def _pooling_head(c: Config, width: int) -> Weights:
 def siglip(c: Config, *, head: bool | None = None) -> Encoder:
     """No class token; a pooling head unless vision_use_head is off (most wrappers never call it, and still hold it)."""
     width, layers = _plain(c)
+    c.dismiss("num_patches")  # PaliGemma's files have it; the class divides
     front = lin("patch_embedding", width, c.count("num_channels") * area(c, "patch_size")) + table(
         "position_embedding", patches(c), width
     )
@@ -191,14 +192,14 @@ def moonvit(c: Config) -> Encoder:
     kind = c.text("mm_projector_type", default="patchmerger")
     if kind != "patchmerger":
         raise Unread(f"{c.path} has the projector {kind}")
-    width = c.count("vt_hidden_size", "hidden_size")
+    width = either(c, "vt_hidden_size", "hidden_size")
     heads(c, width, "vt_num_attention_heads", "num_attention_heads")
     block = (
         attention(width, out="proj")
-        + mlp(width, c.count("vt_intermediate_size", "intermediate_size"))
+        + mlp(width, either(c, "vt_intermediate_size", "intermediate_size"))
         + ln("norm1", "norm2", width=width)
     )
-    rows = c.count("init_pos_emb_height", "pos_emb_height") * c.count("init_pos_emb_width", "pos_emb_width")
+    rows = either(c, "init_pos_emb_height", "pos_emb_height") * either(c, "init_pos_emb_width", "pos_emb_width")
     return Encoder(
         lin("patch_embed.proj", width, 3 * area(c, "patch_size"))
         + table("patch_embed.pos_emb", rows, width)
@@ -232,7 +233,7 @@ def qwen2_vl(c: Config) -> Encoder:
 
 
 def qwen2_5_vl(c: Config) -> Encoder:
-    """RMSNorm and SwiGLU with biases; windows cost nothing. Omni has q, k and v apart; EXAONE 4.5 fewer heads of k and v."""
+    """RMSNorm and SwiGLU with biases; EXAONE 4.5 has fewer heads of k and v."""
     width, out = c.hidden, c.count("out_hidden_size")
     head = heads(c, width, "num_heads", "num_attention_heads")
     kv = c.count("num_key_value_heads") * head if c.model_type == "exaone4_5_vision" else None
@@ -243,13 +244,13 @@ def qwen2_5_vl(c: Config) -> Encoder:
 
 
 def qwen3_vl(c: Config) -> Encoder:
-    """A position table, and one more merger per layer that deepstack taps. Qwen3.5 taps none, whatever its file says."""
+    """A position table, and one more merger per layer that deepstack taps (Qwen3.5: none, whatever its file says)."""
     width, out = c.hidden, c.count("out_hidden_size")
     heads(c, width, "num_heads", "num_attention_heads")
     block = fused(width) + mlp(width, c.count("intermediate_size")) + ln("norm1", "norm2", width=width)
     taps = len(c.counts("deepstack_visual_indexes") or ())
-    if c.model_type in ("qwen3_5_vision", "qwen3_5_moe_vision") and taps:
-        raise Unread(f"{c.path}.deepstack_visual_indexes is not empty, which the class does not know")
+    if c.model_type in ("qwen3_5_vision", "qwen3_5_moe_vision"):
+        taps = 0
     inner = width * c.count("spatial_merge_size") ** 2
     tap = ln("deepstack.norm", width=inner) + lin("deepstack.fc1", inner, inner) + lin("deepstack.fc2", out, inner)
     return Encoder(
@@ -291,12 +292,12 @@ def minimax_m3(c: Config) -> Encoder:
     """CLIP's layers over patches of video, rotary positions."""
     width, layers = _plain(c)
     c.dismiss("image_size")
-    volume = _m3_merge(c, "temporal_patch_size") * area(c, "patch_size") * c.count("num_channels")
+    volume = m3_merge(c, "temporal_patch_size") * area(c, "patch_size") * c.count("num_channels")
     front = lin("patch_embedding", width, volume, bias=False)
     return Encoder(front + ln("pre_layrnorm", width=width) + layers, width)
 
 
-def _m3_merge(c: Config, key: str) -> int:
+def m3_merge(c: Config, key: str) -> int:
     """The published file writes these in a block of their own; the class does not look there, so the two must agree."""
     number = c.count(key)
     block = c.block("img_token_compression_config")
@@ -318,7 +319,7 @@ def ernie(c: Config) -> Encoder:
 
 def step3(c: Config) -> Encoder:
     """Layer scales, and two strided convolutions that double the width."""
-    width = c.count("width", "hidden_size")
+    width = either(c, "width", "hidden_size")
     heads(c, width, "heads", "num_attention_heads")
     c.dismiss("intermediate_size")  # overwritten by the class
     block = (
@@ -394,6 +395,3 @@ def any_encoder(c: Config) -> Encoder:
     if build is None:
         raise Unread(f"{c.path} is a {c.model_type or 'tower without a model_type'}")
     return build(c)
-
-
-__all__ = ["ENCODERS", "any_encoder", "pair"]

@@ -1,0 +1,133 @@
+"""What fits: the ledger of a deployment's memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llmcalc.architecture import Model
+from llmcalc.errors import UsageError
+from llmcalc.estimate import Estimate, layout
+from llmcalc.figures import Figure
+from llmcalc.formulas import memory as f
+from llmcalc.plan import Deployment, Workload
+from llmcalc.units import decimal_size, size, whole
+
+
+def memory_figure(plan: Deployment) -> Figure:
+    """Memory of all devices, as the engine counts it. Errors: no-memory-size."""
+    device = plan.device
+    each = device.memory_bytes if plan.engine.nominal else device.memory_usable_bytes
+    if each is None:
+        raise UsageError(
+            "no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'"
+        )
+    per_device = Figure("memory_per_device", each, "B", f"{device.id}: {'nominal, decimal' if plan.engine.nominal else 'as the driver reports it'}")
+    return f.replicated_bytes.of(as_name="memory_bytes", held_bytes=per_device, copies=Figure("devices", plan.ranks, "", layout.LAYOUT))
+
+
+def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
+    """memory, usable, weights, budget, one sequence, and how many of it fit."""
+    memory = memory_figure(plan)
+    reserve = Figure("reserve_bytes", plan.reserve_bytes * plan.ranks, "B", "--reserve, on each device")
+    usable = f.usable_bytes.of(
+        memory_bytes=memory, utilization=Figure("utilization", plan.share, "", f"engine {plan.engine.name}"), reserve_bytes=reserve
+    )
+    weights = layout.held_weight_bytes(model, plan)
+    budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
+    sequence = layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
+    found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
+    found["kv_bytes_per_sequence"] = Figure(
+        "kv_bytes_per_sequence", sequence.value, sequence.unit, sequence.origin, sequence.formula, sequence.inputs
+    )
+    found["max_batch_exact"] = f.max_batch_exact.of(kv_budget_bytes=budget, kv_bytes_per_sequence=found["kv_bytes_per_sequence"])
+    return found
+
+
+def longest_context(model: Model, plan: Deployment, batch: int, budget: float) -> int | None:
+    """The longest context of `batch` sequences in the budget, or None where the cache does not grow. 0: not even one token."""
+    most = 2**40
+
+    def need(ctx: int) -> float:
+        value: float = layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value
+        return value * batch
+
+    if need(most) <= budget or need(most) == need(most // 2):
+        return None if need(1) <= budget else 0
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if need(middle) <= budget else (low, middle)
+    return low
+
+
+def smallest_count(model: Model, plan: Deployment, need: float) -> int | None:
+    """Devices of this kind that hold that much, at the engine's share; None where one device has nothing left."""
+    each = memory_figure(plan).value / plan.ranks * plan.share - plan.reserve_bytes
+    return math.ceil(need / each) if each > 0 else None
+
+
+def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
+    """What fits beside the weights: sequences at this context, context at this batch."""
+    found = ledger(model, plan, work.ctx)
+    value = {key: figure.value for key, figure in found.items()}
+    budget = value["kv_budget_bytes"]
+    exact = value["max_batch_exact"]
+    batch = max(0, math.floor(exact))
+    fits = batch >= work.batch
+    longest = longest_context(model, plan, work.batch, budget) if budget > 0 else 0
+    needed = value["weight_bytes"] + work.batch * value["kv_bytes_per_sequence"]
+    warnings = [*model.notes]
+    if model.towers is None:
+        warnings.append("the towers are not counted: their shape is not read")
+    if not fits:
+        count = smallest_count(model, plan, needed)
+        warnings.insert(
+            0,
+            f"does not fit: {size(needed)} are needed ({size(value['weight_bytes'])} of weights), {size(value['usable_bytes'])} are there"
+            + (f"; {count} × {plan.device.id} would hold it" if count else ""),
+        )
+    if longest is None:
+        warnings.append("max_ctx_tokens: the cache of this model does not grow without end, so memory sets no limit")
+    elif model.max_context and longest > model.max_context:
+        warnings.append(f"max_ctx_tokens is what memory holds; the model itself ends at {model.max_context:,} tokens")
+    used = whole(work.batch * value["kv_bytes_per_sequence"])
+    rows = [
+        {"item": f"memory of {plan.ranks} × {plan.device.id}", "bytes": whole(value["memory_bytes"])},
+        {"item": "kept free by the engine", "bytes": whole(value["usable_bytes"] + value["reserve_bytes"] - value["memory_bytes"])},
+        {"item": "reserve", "bytes": whole(-value["reserve_bytes"])},
+        {"item": f"weights in {plan.weights.name}", "bytes": whole(-value["weight_bytes"])},
+        {"item": f"KV of {work.batch:,} × {work.ctx:,} tokens in {plan.kv.name}", "bytes": -used},
+        {"item": "left", "bytes": whole(budget - used)},
+    ]
+    results = {
+        "memory_bytes": whole(value["memory_bytes"]),
+        "usable_bytes": whole(value["usable_bytes"]),
+        "reserve_bytes": whole(value["reserve_bytes"]),
+        "weight_bytes": whole(value["weight_bytes"]),
+        "kv_budget_bytes": whole(budget),
+        "kv_capacity_tokens": max(0, math.floor(exact * work.ctx)),
+        "kv_bytes_per_sequence": whole(value["kv_bytes_per_sequence"]),
+        "max_batch": batch,
+        "max_batch_exact": exact,
+        "max_ctx_tokens": longest,
+        "fits": fits,
+    }
+    return Estimate(
+        results=results,
+        figures={"max_batch_exact": found["max_batch_exact"]},
+        rows=tuple(row for row in rows if row["bytes"] or row["item"] == "left"),
+        assumptions=(memory_words(plan),),
+        warnings=tuple(warnings),
+    )
+
+
+def memory_words(plan: Deployment) -> str:
+    """How memory was counted."""
+    if plan.engine.nominal:
+        text = f"memory {decimal_size(plan.device.memory_bytes or 0)} per device, nominal and decimal ({plan.engine.name})"
+    else:
+        text = f"memory {size(plan.device.memory_usable_bytes or 0)} per device, of which {plan.engine.name} uses {plan.share:.0%}"
+    return text + (f"; {decimal_size(plan.reserve_bytes)} kept free" if plan.reserve_bytes else "; nothing kept free" if plan.share == 1 else "")
+
+
