@@ -70,6 +70,7 @@ class Entry(NamedTuple):
     stored: bool = True
     reads: int | None = None
     flops: int = 0
+    prefill_flops: int = 0  # per query-key pair of a prompt, where it differs (MLA expands its latent)
 
 
 class State(NamedTuple):
@@ -158,12 +159,8 @@ class Model:
     native_context: int | None
     quantization: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    max_context: int | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def max_context(self) -> int | None:
-        """Longest context that the config allows."""
-        return self.stack.max_context
 
 
 def grouped(layers: Iterable[Layer]) -> tuple[Group, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmcalc.architecture import Model, Stack, Weight, grouped
+from llmcalc.architecture import Model, Stack, Weight, context_length, grouped
 from llmcalc.config import Config, class_defaults, leftovers
 from llmcalc.errors import ConfigError, close_matches, printable
 from llmcalc.families import MODULES, reader
@@ -44,7 +44,6 @@ def read(
     if read_stack is None:
         _refuse(text_type, raw)
         raise AssertionError
-    flat = text is not outer and text.raw is outer.raw
     if text is not outer:
         _inherit_tie(outer, text)
     stack = read_stack(text)
@@ -71,6 +70,7 @@ def read(
         stack=stack,
         groups=grouped(stack.layers),
         towers=tower,
+        max_context=stack.max_context or context_length(outer),
         native_context=_native_context(text, stack),
         quantization=_quantization(raw, text.raw, quant),
         notes=(*notes, *stack.notes, *tower_notes),
@@ -119,7 +119,9 @@ def _text_block(outer: Config) -> tuple[Config, str]:
     default = parts.get("text_config")
     if default and outer.model_type not in MODULES:
         # Older files keep the language model's keys at the top, beside vision_config.
-        return Config(outer.raw, default), default
+        flat = Config(outer.raw, default)
+        flat.used = outer.used  # one block, two readers
+        return flat, default
     return outer, outer.model_type
 
 

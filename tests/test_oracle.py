@@ -6,15 +6,20 @@ Needs the extra `oracle`. What transformers keeps differently from an ideal engi
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
-import warnings
+import re
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 
 from llmcalc import model as reader
-from llmcalc.architecture import Model
+from llmcalc.architecture import Model, grouped
+from llmcalc.errors import ConfigError
 from llmcalc.estimate import memory
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -36,12 +41,16 @@ PROMPT = {7: 3, 21: 17}
 """Context in the end: tokens of the prompt. One lies inside the window, the other beyond; the rest is generated."""
 
 DIFFERENCES = {
-    "window": "a sliding layer of transformers drops the oldest token before it adds the next: W - 1 tokens are left, an engine keeps W",
-    "conv": "a convolution needs its last K - 1 inputs; transformers keeps K columns",
-    "compressor": "DeepSeek-V4's buffers of an unfinished group and the overlap of two groups are not counted by llmcalc",
-    "position": "counters of the tokens seen are bookkeeping, no cache",
-    "encoder output": "decoders that cross-attend keep the source's keys and values; llmcalc counts a source of full length",
+    "window": "a sliding or chunked layer drops the oldest token before it adds the next: W - 1 are left, an engine keeps W",
+    "conv": "a convolution needs its last K - 1 inputs; K columns are kept (by all but the types in LAST_INPUTS_ONLY)",
+    "unfinished": "DeepSeek-V4 keeps the tokens of the unfinished group and the overlap of the last two; llmcalc counts neither",
+    "broadcast": "Falcon's grouped attention repeats keys and values for every query head before it caches them",
+    "local": "GPT-Neo's local layers keep the whole context, as no key tells the cache of their window",
+    "source": "T5 reads a source of any length, which no key bounds: its keys and values are not counted by llmcalc",
+    "counter": "numbers of tokens seen, for positions: no cache",
 }
+"""What transformers holds differently from an engine that keeps exactly what is needed; `engine_bytes` applies each."""
+LAST_INPUTS_ONLY = {"recurrent_gemma", "zaya"}
 
 SMALL: dict[str, Any] = {
     "vocab_size": 160,
@@ -177,12 +186,15 @@ CASES: dict[str, dict[str, Any]] = {
         "head_dim",
         "num_hidden_layers",
         "intermediate_size",
+        "num_key_value_heads",
         num_layers=2,
         ffn_hidden_size=96,
         expert_ffn_hidden_size=40,
         moe_topk=2,
         n_routed_experts=4,
         zero_expert_num=2,
+        head_dim=8,
+        num_key_value_heads=4,
         **{k: MLA[k] for k in ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")},
     ),
     "deepseek_v4": config(
@@ -313,7 +325,7 @@ CASES: dict[str, dict[str, Any]] = {
         block_types=["recurrent", "recurrent", "attention"],
     ),
     "lfm2": config("lfm2", "head_dim", full_attn_idxs=[2], block_auto_adjust_ff_dim=False, conv_L_cache=3),
-    "zaya": config("zaya", "intermediate_size"),
+    "zaya": config("zaya", "intermediate_size", num_experts=4, moe_intermediate_size=40, router_hidden_size=24),
     "gpt2": {"model_type": "gpt2", "vocab_size": 160, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "gpt_neox": config("gpt_neox", "head_dim", "num_key_value_heads"),
     "falcon, multi-query": {
@@ -324,12 +336,85 @@ CASES: dict[str, dict[str, Any]] = {
         "model_type": "opt", "vocab_size": 160, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 96,
         "word_embed_proj_dim": 32, "max_position_embeddings": 64,
     },
+    "falcon, grouped": {
+        "model_type": "falcon", "vocab_size": 160, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "new_decoder_architecture": True, "num_kv_heads": 2,
+    },
+    "gpt_neo": {
+        "model_type": "gpt_neo", "vocab_size": 160, "hidden_size": 64, "num_layers": 4, "num_heads": 4, "window_size": WINDOW,
+        "attention_types": [[["global", "local"], 2]], "max_position_embeddings": 64,
+    },
+    "bloom": {"model_type": "bloom", "vocab_size": 160, "hidden_size": 64, "n_layer": 2, "n_head": 4},
+    "jetmoe": config(
+        "jetmoe", "head_dim", "num_attention_heads", "num_key_value_heads", kv_channels=16, num_key_value_heads=2, num_local_experts=4,
+        num_experts_per_tok=2,
+    ),
+    "minimax_m3_vl_text": config(
+        "minimax_m3_vl_text",
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        dense_intermediate_size=96,
+        shared_intermediate_size=48,
+        n_shared_experts=1,
+        index_n_heads=2,
+        index_head_dim=16,
+        index_block_size=4,
+        index_topk_blocks=2,
+        index_local_blocks=1,
+        rotary_dim=8,
+        layer_types=["full_attention", "minimax_m3_sparse", "minimax_m3_sparse", "minimax_m3_sparse"],
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+    ),
+    "mimo_v2_flash": config(
+        "mimo_v2_flash",
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=40,
+        n_group=1,
+        topk_group=1,
+        v_head_dim=12,
+        sliding_window=WINDOW,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    ),
+    "bailing_hybrid": config(
+        "bailing_hybrid",
+        **{k: v for k, v in MLA.items() if k not in ("n_routed_experts", "num_experts_per_tok", "n_shared_experts", "n_group", "topk_group")},
+        num_experts=8,
+        num_experts_per_token=2,
+        num_shared_experts=1,
+        num_expert_group=1,
+        topk_group=1,
+        layer_group_size=4,
+        pad_token_id=0,
+        short_conv_kernel_size=4,
+    ),
+    "rwkv": {
+        "model_type": "rwkv", "vocab_size": 160, "hidden_size": 64, "num_hidden_layers": 2, "attention_hidden_size": 64,
+        "intermediate_size": 96, "context_length": 64,
+    },
+    "xlstm": {
+        "model_type": "xlstm", "vocab_size": 160, "hidden_size": 128, "num_blocks": 2, "num_heads": 2, "chunk_size": 4,
+    },
+    "granitemoe": config("granitemoe", "head_dim", num_local_experts=4, num_experts_per_tok=2),
+    "olmoe": config("olmoe", "head_dim", num_experts=4, num_experts_per_tok=2, num_key_value_heads=4),
+    "dbrx": {
+        "model_type": "dbrx", "vocab_size": 160, "d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 64,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000},
+        "ffn_config": {"ffn_hidden_size": 40, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "glm4": config("glm4", attention_bias=True, pad_token_id=0),
+    "starcoder2, windowed": config("starcoder2", "head_dim", sliding_window=WINDOW, use_bias=True),
+    "vaultgemma": config("vaultgemma", sliding_window=WINDOW),
+    "afmoe": config(
+        "afmoe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=40, num_shared_experts=1, num_dense_layers=1,
+        sliding_window=WINDOW, global_attn_every_n_layers=4, n_group=1, topk_group=1,
+    ),
     "mllama_text_model": config(
         "mllama_text_model", "head_dim", num_hidden_layers=4, cross_attention_layers=[1], pad_token_id=0,
     ),
     "t5": {
         "model_type": "t5", "vocab_size": 160, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4,
-        "num_decoder_layers": 3, "decoder_start_token_id": 0,
+        "decoder_start_token_id": 0,
     },
     "whisper": {
         "model_type": "whisper", "vocab_size": 160, "d_model": 64, "encoder_layers": 2, "decoder_layers": 2,
@@ -338,3 +423,219 @@ CASES: dict[str, dict[str, Any]] = {
         "bos_token_id": 1, "eos_token_id": 2, "suppress_tokens": None, "begin_suppress_tokens": None,
     },
 }
+
+
+# ---- the reference
+
+
+@cache
+def built(name: str) -> Any:
+    """The real module, in bf16 with random weights."""
+    raw = CASES[name]
+    settings = transformers.CONFIG_MAPPING[raw["model_type"]].from_dict(copy.deepcopy(raw))
+    settings._attn_implementation = "eager"
+    module = class_of(type(settings))
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    return module(settings).to(torch.bfloat16).eval()
+
+
+def class_of(settings: type) -> Any:
+    """The class with a language-model head."""
+    from transformers.models.auto import modeling_auto as auto
+
+    if settings.__name__ == "MllamaTextConfig":
+        return transformers.MllamaForCausalLM
+    for mapping in (auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING, auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, auto.MODEL_FOR_CAUSAL_LM_MAPPING):
+        if settings in mapping:
+            return mapping[settings]
+    raise AssertionError(f"{settings.__name__} has no head")
+
+
+@cache
+def ours(name: str) -> Model:
+    return reader.read(copy.deepcopy(CASES[name]), id=name)
+
+
+SOURCE = 9  # tokens that an encoder reads here
+IMAGE = 1601  # tokens of an image of one tile, of Llama 3.2 Vision
+
+
+def generated(name: str, ctx: int) -> Any:
+    """The cache after a prompt and enough generated tokens to hold `ctx` of them."""
+    model, kind, prompt = built(name), CASES[name]["model_type"], PROMPT[ctx]
+    ids = torch.randint(3, 120, (1, prompt))
+    given: dict[str, Any] = {"input_ids": ids}
+    if kind == "t5":
+        given = {"input_ids": torch.randint(3, 120, (1, SOURCE)), "decoder_input_ids": ids}
+        given["decoder_input_ids"][0, 0] = CASES[name]["decoder_start_token_id"]
+    elif kind == "whisper":
+        frames = torch.randn(1, CASES[name]["num_mel_bins"], 2 * CASES[name]["max_source_positions"], dtype=torch.bfloat16)
+        given = {"input_features": frames, "decoder_input_ids": ids}
+    elif kind == "mllama_text_model":
+        given["cross_attention_states"] = torch.randn(1, IMAGE, CASES[name]["hidden_size"], dtype=torch.bfloat16)
+        given["cross_attention_mask"] = torch.zeros(1, 1, prompt, IMAGE, dtype=torch.bfloat16)
+    if kind in ("rwkv", "mllama_text_model"):
+        with torch.no_grad():
+            said = model(**given, use_cache=True)
+        return said.state if kind == "rwkv" else said.past_key_values
+    new = ctx - prompt + 1  # the last one is never fed back
+    return model.generate(
+        **given, max_new_tokens=new, min_new_tokens=new, do_sample=False, use_cache=True, return_dict_in_generate=True, pad_token_id=0
+    ).past_key_values
+
+
+def tensors(holder: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor that an object of transformers holds, with the name of the attribute."""
+    if torch.is_tensor(holder):
+        yield name, holder
+    elif isinstance(holder, dict):
+        for key, value in holder.items():
+            yield from tensors(value, f"{name}.{key}")
+    elif isinstance(holder, list | tuple):
+        for value in holder:
+            yield from tensors(value, name)
+    elif type(holder).__module__.startswith("transformers") and not isinstance(holder, transformers.PreTrainedConfig):
+        for key, value in vars(holder).items():
+            yield from tensors(value, f"{name}.{key}".strip("."))
+
+
+def layers_of(kept: Any) -> list[list[Any]]:
+    """What is kept, by layer of the cache."""
+    if isinstance(kept, transformers.EncoderDecoderCache):
+        pairs = zip(kept.self_attention_cache.layers, kept.cross_attention_cache.layers, strict=True)
+        return [list(pair) for pair in pairs]
+    if hasattr(kept, "linear_cache"):
+        linear = kept.linear_cache + [[]] * (len(kept.layers) - len(kept.linear_cache))
+        attending = list(kept.layers) + [[]] * (len(linear) - len(kept.layers))
+        return [[layer, {"linear_cache": state}] for layer, state in zip(attending, linear, strict=True)]
+    if hasattr(kept, "rnn_state"):
+        return [[{"rnn_state": kept.rnn_state[layer]}] for layer in sorted(kept.rnn_state)]
+    if isinstance(kept, list):  # RWKV: five tensors, the layers in their last dimension
+        return [[{"state": [tensor[..., layer] for tensor in kept]}] for layer in range(kept[0].shape[-1])]
+    return [[layer] for layer in kept.layers]
+
+
+def engine_bytes(name: str, index: int, holders: list[Any], ctx: int) -> int:
+    """What an engine would keep of one layer of the reference's cache: its tensors, less or plus the DIFFERENCES."""
+    found: dict[tuple[Any, ...], int] = {}
+    for position, holder in enumerate(holders):
+        for attribute, tensor in tensors(holder):
+            where = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape))  # V4: K and V are one
+            found[where] = kept_bytes(name, index, holder, attribute.split(".")[0], tensor, ctx, crossing=position == 1)
+    return sum(found.values())
+
+
+def kept_bytes(name: str, index: int, holder: Any, attribute: str, tensor: Any, ctx: int, crossing: bool) -> int:
+    raw, size = CASES[name], tensor.numel() * tensor.element_size()
+    if not size or attribute in ("_sliding_window_tensor", "cumulative_length", "cumulative_length_int"):
+        return 0  # "counter"
+    if attribute in ("indexer_keys", "idx_keys", "recurrent_states", "linear_cache", "rnn_state", "state", "compressed_kv"):
+        return size
+    if attribute in ("buffer_kv", "buffer_gate", "overlap_kv", "overlap_gate"):
+        return 0  # "unfinished"
+    if attribute == "conv_states":
+        columns = tensor.shape[-1]
+        return size if raw["model_type"] in LAST_INPUTS_ONLY else size // columns * (columns - 1)  # "conv"
+    assert attribute in ("keys", "values"), f"transformers keeps {attribute} too: is it cache?"
+    held = tensor.shape[-2]
+    if raw["model_type"] == "mllama_text_model" and index in raw["cross_attention_layers"]:
+        assert held == IMAGE
+        return size
+    if crossing:
+        assert held == (SOURCE if raw["model_type"] == "t5" else raw["max_source_positions"])
+        return 0 if raw["model_type"] == "t5" else size  # "source"
+    window = getattr(holder, "sliding_window", None)
+    if window and ctx >= window:
+        assert held == window - 1
+        return size // held * window  # "window"
+    assert held == ctx
+    if raw["model_type"] == "gpt_neo" and index % 2 and ctx > raw["window_size"]:
+        return size // ctx * raw["window_size"]  # "local"
+    if raw.get("new_decoder_architecture"):
+        copies = raw["num_attention_heads"] // raw["num_kv_heads"]
+        groups = tensor.unflatten(1, (raw["num_kv_heads"], copies))
+        assert torch.equal(groups, groups[:, :, :1].expand_as(groups)), "the heads of a group hold the same"
+        return size // copies  # "broadcast"
+    return size
+
+
+# ---- the tests
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parameters_are_those_of_the_real_module(name: str) -> None:
+    real = sum(parameter.numel() for parameter in built(name).parameters())
+    assert memory.language_params(ours(name)) == real - weightless(name)
+
+
+def weightless(name: str) -> int:
+    """Rows that transformers allocates for experts that compute nothing: LongCat's "zero experts" return their input.
+
+    The published checkpoints hold no weights for them, which is why the shared oracle's total for LongCat is too high.
+    """
+    raw = CASES[name]
+    if raw["model_type"] != "longcat_flash":
+        return 0
+    shapes = {key: tuple(value.shape) for key, value in built(name).named_parameters() if key.endswith("experts.gate_up_proj")}
+    inner = 2 * raw["expert_ffn_hidden_size"]
+    everyone = raw["n_routed_experts"] + raw["zero_expert_num"]
+    assert set(shapes.values()) == {(everyone, inner, raw["hidden_size"])}
+    down = {tuple(v.shape) for k, v in built(name).named_parameters() if k.endswith("experts.down_proj")}
+    assert down == {(raw["n_routed_experts"], raw["hidden_size"], raw["expert_ffn_hidden_size"])}, "the real ones only"
+    return len(shapes) * raw["zero_expert_num"] * inner * raw["hidden_size"]
+
+
+EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts")
+USED_KEYS = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk")
+MIXTURES = [name for name, raw in CASES.items() if any(key in raw for key in EXPERT_KEYS)]
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_active_parameters_are_those_that_a_token_meets(name: str) -> None:
+    """Every expert tensor counts by the share of experts that is used; the input table counts only where it is the head.
+
+    JetMoe chooses among experts in its attention as well, which the shared oracle does not know.
+    """
+    raw, model = CASES[name], built(name)
+    experts = next(raw[key] for key in EXPERT_KEYS if key in raw)
+    used = next(raw[key] for key in USED_KEYS if key in raw)
+    table = model.get_input_embeddings().weight
+    active = 0
+    for key, parameter in model.named_parameters():
+        if parameter is table and model.get_output_embeddings().weight is not table:
+            continue
+        if re.search(r"(^|\.)(experts|input_linear|output_linear)(\.|$)", key) and "shared" not in key:
+            if raw["model_type"] == "longcat_flash":
+                active += parameter[0].numel() * used
+            else:
+                assert parameter.shape[0] == experts or re.search(r"experts\.\d+\.", key), key
+                active += parameter.numel() * used // experts
+        else:
+            active += parameter.numel()
+    assert memory.active_params(ours(name)) == active
+
+
+@pytest.mark.parametrize("ctx", PROMPT)
+@pytest.mark.parametrize("name", CASES)
+def test_the_cache_of_every_layer_is_that_of_the_real_module(name: str, ctx: int) -> None:
+    kind = CASES[name]["model_type"]
+    model = ours(name)
+    kept = layers_of(generated(name, ctx))
+    held = PROMPT[ctx] if kind in ("rwkv", "mllama_text_model") else ctx
+    real = [0] * len(model.stack.layers)
+    each = max(1, len(kept) // len(real))  # LongCat: two caches per layer
+    for index, holders in enumerate(kept):
+        real[index // each] += engine_bytes(name, index, holders, held)
+    alone = [replace(model, groups=grouped((layer,))) for layer in model.stack.layers]
+    assert [memory.kv(layer, held, 1, "bf16").results["kv_bytes_per_sequence"] for layer in alone] == real
+    assert memory.kv(model, held, 1, "bf16").results["kv_bytes_per_sequence"] == sum(real)
+
+
+def test_pixtral_is_an_encoder() -> None:
+    """It sees pixels, keeps no cache, and is refused: what the shared oracle says of its cache means nothing."""
+    takes = inspect.signature(transformers.PixtralVisionModel.forward).parameters
+    assert "pixel_values" in takes and not {"past_key_values", "use_cache", "input_ids"} & set(takes)
+    with pytest.raises(ConfigError) as refused:
+        reader.read({"model_type": "pixtral", **SMALL})
+    assert refused.value.code == "no-kv-cache"

@@ -66,6 +66,7 @@ def build(hidden: int, d: Dims, *, bias: bool = False, index: Index | None = Non
             (("kv_lora_rank", d.kv_rank), ("qk_rope_head_dim", d.rope)),
             reads=index.top_k if index else None,
             flops=2 * d.heads * (2 * d.kv_rank + d.rope),
+            prefill_flops=2 * d.heads * (key + d.value),
         ),
     )
     if index and index.own:

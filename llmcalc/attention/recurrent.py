@@ -85,9 +85,7 @@ def mamba2(
     return build("mamba2", weights, conv(channels, kernel), matrix(heads, head_dim, state, name="ssm"))
 
 
-def delta_net(
-    hidden: int, key_heads: int, key_dim: int, value_heads: int, value_dim: int, kernel: int, projections: str
-) -> Attention:
+def delta_net(hidden: int, key_heads: int, key_dim: int, value_heads: int, value_dim: int, kernel: int, projections: str) -> Attention:
     """Gated delta net. `projections`: "fused" (Qwen3-Next: qkvz, ba), "split" (Qwen3.5: qkv, z, b, a) or "single" (OLMo)."""
     keys, values = key_heads * key_dim, value_heads * value_dim
     channels = 2 * keys + values
@@ -117,9 +115,7 @@ def delta_net(
     return build("delta-net", weights, conv(channels, kernel), matrix(value_heads, key_dim, value_dim))
 
 
-def kimi_delta(
-    hidden: int, heads: int, dim: int, kernel: int, *, low_rank_forget: bool, low_rank_gate: bool, decays: int
-) -> Attention:
+def kimi_delta(hidden: int, heads: int, dim: int, kernel: int, *, low_rank_forget: bool, low_rank_gate: bool, decays: int) -> Attention:
     """Kimi delta attention: a decay per channel. Forget gate and output gate are full matrices or pass through one head's width."""
     width = heads * dim
 

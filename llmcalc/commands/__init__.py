@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-COMMANDS: tuple[str, ...] = ("kv", "weights", "models")
+COMMANDS: tuple[str, ...] = ("kv", "weights", "fit", "decode", "cost", "models", "hardware")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from llmcalc import model as model_reader
 from llmcalc import present, units
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
+
+if TYPE_CHECKING:
+    from llmcalc.plan import Deployment
 
 ModelOption = Annotated[
     str,
@@ -26,6 +29,21 @@ WeightsOption = Annotated[str, typer.Option("--weights", metavar="FORMAT", help=
 KvOption = Annotated[
     str, typer.Option("--kv-dtype", "--kv-cache-dtype", metavar="FORMAT", help="auto (the checkpoint's scheme, else its dtype) or a format.")
 ]
+HardwareOption = Annotated[
+    str,
+    typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Id, alias, driver's name, YAML file; or '2x rtx-4090'."),
+]
+TpOption = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")]
+PpOption = Annotated[str, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
+EpOption = Annotated[str, typer.Option("--ep", metavar="N", help="Expert parallel ranks.")]
+PriceOption = Annotated[str | None, typer.Option("--price", metavar="USD", help="USD per device-hour; overrides the profile's.")]
+ReserveOption = Annotated[str, typer.Option("--reserve", metavar="SIZE", help="Memory kept free on each device, such as 6GB.")]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="Memory policy.")]
+UtilizationOption = Annotated[
+    str | None,
+    typer.Option("--memory-utilization", "--gpu-memory-utilization", metavar="SHARE", help="Share of device memory the engine may use."),
+]
+MethodOption = Annotated[str, typer.Option("--method", metavar="NAME", help="napkin (the textbook's) or roofline (operator by operator).")]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Never touch the network.")]
 RefreshOption = Annotated[bool, typer.Option("--refresh", help="Go to the Hub even if bundled or cached.")]
 RevisionOption = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit on the Hub.")]
@@ -75,6 +93,99 @@ def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int
     if not least <= value <= most:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a whole number from {least} to {most:,}", f"write it like --{name} 8")
     return value
+
+
+def fraction(text: str, name: str) -> float:
+    """A share above 0 and at most 1; also as a percentage. Errors: bad-value."""
+    plain = text.strip()
+    try:
+        value = float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a share above 0 and at most 1", f"write it like --{name} 0.9")
+    return value
+
+
+def positive(text: str, name: str) -> float:
+    """A number above 0. Errors: bad-value."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a number above 0", f"write it like --{name} 1.3")
+    return value
+
+
+def deployment(
+    model: Model,
+    hardware: str,
+    *,
+    weights: str = "auto",
+    kv_dtype: str = "auto",
+    tp: str | None = None,
+    pp: str = "1",
+    ep: str = "1",
+    price: str | None = None,
+    reserve: str = "0",
+    engine: str = "napkin",
+    memory_utilization: str | None = None,
+) -> Deployment:
+    """The deployment that the options describe. `Nx device` means N tensor-parallel ranks."""
+    from llmcalc import engines
+    from llmcalc import hardware as devices
+    from llmcalc.estimate import memory
+    from llmcalc.plan import Deployment
+
+    count, name = devices.parse_count(hardware)
+    stages, experts = whole_number(pp, "pp", most=1024), whole_number(ep, "ep", most=8192)
+    ranks = whole_number(tp, "tp", most=8192) if tp is not None else max(1, count // stages)
+    plan = Deployment(
+        device=devices.load(name),
+        weights=memory.weight_format(model, weights)[0],
+        kv=memory.kv_format(model, kv_dtype)[0],
+        tp=ranks,
+        pp=stages,
+        ep=experts,
+        engine=engines.find(engine),
+        reserve_bytes=units.quantity(reserve, "bytes"),
+        utilization=None if memory_utilization is None else fraction(memory_utilization, "memory-utilization"),
+        usd_per_device_hour=None if price is None else units.quantity(price, "usd/h"),
+    )
+    if count not in (1, plan.ranks):
+        raise UsageError(
+            "bad-layout", f"{count} devices cannot be tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks", "leave --tp out, or make it fit"
+        )
+    return plan
+
+
+def hardware_header(plan: Deployment) -> dict[str, Any]:
+    """The `hardware` block of the envelope."""
+    return {"id": plan.device.id, "count": plan.ranks, "name": plan.device.name}
+
+
+def hardware_line(plan: Deployment) -> str:
+    """The devices and the layout in words."""
+    layout = [f"{name} {value}" for name, value in (("tp", plan.tp), ("pp", plan.pp), ("ep", plan.ep)) if value > 1]
+    return " · ".join([f"{plan.ranks} × {plan.device.name}", *layout, f"weights {plan.weights.name}", f"KV {plan.kv.name}"])
+
+
+def plan_inputs(plan: Deployment) -> dict[str, Any]:
+    """The deployment's part of the envelope's inputs."""
+    return {
+        "weights": plan.weights.name,
+        "kv_dtype": plan.kv.name,
+        "tp": plan.tp,
+        "pp": plan.pp,
+        "ep": plan.ep,
+        "engine": plan.engine.name,
+        "memory_utilization": plan.share,
+        "reserve_bytes": plan.reserve_bytes,
+    }
+
+
+DEFAULT_CTX = 8192
 
 
 def context(model: Model, text: str | None, *, at_most: int | None = None) -> tuple[int, tuple[str, ...]]:

@@ -144,8 +144,13 @@ def step(model: Model, plan: Deployment, work: Workload, method: str = "napkin")
     return found
 
 
+def together(plan: Deployment, work: Workload) -> Any:
+    """Tokens that meet in one mixture layer: those of all groups, but of one micro-batch of a pipeline."""
+    return larger(1, work.batch / plan.pp) if plan.pp > 1 else work.batch
+
+
 def _napkin(model: Model, plan: Deployment, work: Workload, batch: Figure, w: Figure, p: Figure, tp: Figure) -> dict[str, Figure]:
-    dense, experts = layout.read_weight_bytes(model, plan, work.batch)
+    dense, experts = layout.read_weight_bytes(model, plan, together(plan, work))
     read = time.read_s.of(as_name="dense_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=tp)
     if experts is not None:
         ranks = Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT)
@@ -180,7 +185,7 @@ def _roofline(
         fmt, rate = (plain, p16) if kept_16 and plan.weights.bits < 16 else (plan.weights, p)
         touched: Any = 1
         if weight.copies > 1:
-            touched = time.distinct_experts(weight.copies, weight.active, work.batch) if weight.active < weight.copies else weight.copies
+            touched = time.distinct_experts(weight.copies, weight.active, together(plan, work)) if weight.active < weight.copies else weight.copies
         spread = plan.tp * plan.dp if weight.copies > 1 else plan.tp
         stored = weight.rows * weight.columns * touched * fmt.bits / 8
         inputs = 0 if weight.name.endswith(FUSED) else weight.columns

@@ -191,7 +191,8 @@ def minicpmv(c: Config) -> Stack:
         inner = known.get(str(version), "")
         if not inner:
             raise c.fail("version", version, f"one of {', '.join(known)}")
-    return borrowed(c, inner)
+    unseen = not isinstance(c.raw.get("vision_config"), dict) and not c.has("vision_encoder")
+    return borrowed(c, inner, *(("the vision tower and the resampler are not counted",) if unseen else ()))
 
 
 @family("phi-msft", "mixformer-sequential")
@@ -252,6 +253,7 @@ def molmo(c: Config) -> Stack:
         norm_style=style,
         tied=tied,
         outside=(Weight("new_embedding", "embedding", MOLMO_IMAGE_TOKENS, c.hidden),),
+        notes=("the vision tower is not counted: its shape is in the code beside the checkpoint",),
     )
 
 
@@ -583,6 +585,7 @@ def entry(c: Config, name: str, layer: int, default: int | None = None) -> int:
 def hunyuan(c: Config) -> Stack:
     """Hunyuan-Large and A13B: one number or one per layer; every cla_share_factor layers share the first one's cache."""
     must(c, "use_mla", False, False)
+    # dense_list belongs to the classification head, the ranks to MLA; neither is there.
     c.dismiss("dense_list", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     must(c, "add_classification_head", False, False)
     kind = c.text("norm_type", default="rms")
@@ -626,6 +629,22 @@ def hunyuan(c: Config) -> Stack:
     stack = decoder(c, lambda layer: own if layer % group == 0 else reused, block)
     c.dismiss("intermediate_size", "num_shared_expert", "moe_topk", "moe_intermediate_size", "num_experts")
     return stack
+
+
+@family("PanguProMoE")
+def pangu_pro(c: Config) -> Stack:
+    """openPangu Pro MoE: biases in the attention, one expert of each group, a learned scale per expert, a shared expert."""
+    for key in ("param_sink_number", "v_channels", "qk_rope_dim"):
+        if c.has(key):
+            raise c.fail(key, c.get(key), "absent: version 2 is not read")
+    total, used = experts(c)
+    scale = (Weight("mlp.router_scale", "router", total),)
+    shared = c.maybe("shared_expert_intermediate_size", least=0) or 0
+    sparse = moe(c.hidden, total, used, c.count("moe_intermediate_size"), shared=shared, extra=scale)
+    flat = set(c.counts("mlp_only_layers") or ())
+    plain = dense(c.hidden, c.count("intermediate_size")) if flat else sparse
+    c.dismiss("intermediate_size")
+    return decoder(c, gqa.uniform(c, biases="qkvo"), lambda layer: plain if layer in flat else sparse)
 
 
 @family("grok-1", "git")

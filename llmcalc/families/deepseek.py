@@ -121,7 +121,11 @@ def latent(
 
 @family("deepseek_v2")
 def deepseek_v2(c: Config) -> Stack:
-    """The first MLA; Lite has no low rank on the queries."""
+    """The first MLA; Lite has no low rank on the queries. DeepSeek-VL2-tiny carries this type without latents."""
+    if not c.flag("use_mla", default=True):
+        from llmcalc.families.custom import deepseek
+
+        return deepseek(c)
     mlps, _ = blocks(c, sparse_layers(c), bias=c.flag("mlp_bias"))
     return latent(c, mlps)
 

@@ -20,9 +20,7 @@ FULL_ATTENTION = {"full_attention": "full", "attention": "full"}
 LINEAR = {"linear_attention": "linear", "mamba": "linear"}
 
 
-def kinds(
-    c: Config, rule: Callable[[int], str], known: Mapping[str, str], *keys: str, layers: int | None = None
-) -> list[str]:
+def kinds(c: Config, rule: Callable[[int], str], known: Mapping[str, str], *keys: str, layers: int | None = None) -> list[str]:
     """The kind of every layer by the first of the lists `keys` that the file holds, else by the class's rule.
 
     `known` maps the spellings of transformers, old and new, to kinds. Rules return a spelling.
@@ -215,9 +213,7 @@ def kimi(c: Config) -> Stack:
         for name in ("self_attention_res", "mlp_res"):
             residual += norm(f"{name}_norm", hidden) + linear(f"{name}_proj", "attention", 1, hidden)
         outside = norm("output_attn_res_norm", hidden) + linear("output_attn_res_proj", "attention", 1, hidden)
-    return decoder(
-        c, chosen(options, types), lambda layer: blocks[mlps[layer]], per_layer=lambda _: residual, outside=outside
-    )
+    return decoder(c, chosen(options, types), lambda layer: blocks[mlps[layer]], per_layer=lambda _: residual, outside=outside)
 
 
 @family("bailing_hybrid")
@@ -238,9 +234,7 @@ def bailing_hybrid(c: Config) -> Stack:
     gate = linear("g_proj", "attention", heads, hidden)
     options = {
         "full": mla.build(hidden, mla.dims(c), bias=c.flag("attention_bias"), extra=gate),
-        "linear": recurrent.kimi_delta(
-            hidden, delta_heads, dim, kernel, low_rank_forget=False, low_rank_gate=False, decays=delta_heads
-        ),
+        "linear": recurrent.kimi_delta(hidden, delta_heads, dim, kernel, low_rank_forget=False, low_rank_gate=False, decays=delta_heads),
     }
     rule: Callable[[int], str] = lambda i: "linear_attention" if (i + 1) % group else "full_attention"  # noqa: E731
     types = kinds(c, rule, {"linear_attention": "linear", "full_attention": "full"})
@@ -305,8 +299,8 @@ def nemotron_nas(c: Config) -> Stack:
         attention, ffn = block.block("attention"), block.block("ffn")
         if attention is None or ffn is None:
             raise block.missing("ffn" if attention else "attention")
-        for part, keys in ((attention, ("sparsify", "window_length", "num_sink_tokens", "unshifted_sink")), (ffn, ("sparsify",))):
-            for key in keys:
+        for part in (attention, ffn):
+            for key in ("sparsify", "window_length", "num_sink_tokens", "unshifted_sink", "mamba", "llama4", "moe"):
                 if part.get(key):
                     raise part.fail(key, part.get(key), "null: this variant is not read")
         if attention.flag("no_op"):
@@ -339,9 +333,7 @@ def recurrent_gemma(c: Config) -> Stack:
     width = c.maybe("lru_width") or hidden
     gqa.exact_division(c, "lru_width", width, "num_attention_heads", query)
     options = {
-        "local": gqa.build(
-            hidden, query, kv, dim, span=Span("window", c.count("attention_window_size")), biases=biased(c, "qkv") + "o"
-        ),
+        "local": gqa.build(hidden, query, kv, dim, span=Span("window", c.count("attention_window_size")), biases=biased(c, "qkv") + "o"),
         "linear": recurrent.rg_lru(hidden, width, query, c.count("conv1d_width")),
     }
     given = c.words("block_types", "_block_types")
@@ -434,9 +426,7 @@ def zaya(c: Config) -> Stack:
     states = (recurrent.conv(channels, first + second - 1), recurrent.vectors(1, half, "model", "delayed_v"))
 
     def attention(span: Span) -> Attention:
-        built = gqa.build(
-            hidden, query, kv, dim, span=span, biases="qo" if bias else "", project_kv=False, extra=extra, kind="cca"
-        )
+        built = gqa.build(hidden, query, kv, dim, span=span, biases="qo" if bias else "", project_kv=False, extra=extra, kind="cca")
         return replace(built, states=states)
 
     types = kinds(c, lambda _: "hybrid", {"hybrid": "full", "hybrid_sliding": "sliding"})

@@ -227,7 +227,7 @@ def zamba2(c: Config) -> Stack:
             raise c.fail(key, c.get(key), f"{value}, as the other keys say")
     c.dismiss("use_conv_bias", "attention_head_dim", "head_dim", "attention_hidden_size", "kv_channels", "num_query_groups")
     c.dismiss("hybrid_layer_ids")
-    longest = 16_384 if c.flag("use_long_context") else None
+    longest = 16_384 if c.raw.get("use_long_context") else None  # the class sets it
     return decoder(
         c,
         lambda i: (joined, scan) if types[i] == "hybrid" else scan,
@@ -321,9 +321,7 @@ def nemotron_h(c: Config) -> Stack:
             mtp += part + norm("norm", hidden)
         mtp += norm("enorm", hidden) + norm("hnorm", hidden) + linear("eh_proj", "mtp", hidden, 2 * hidden)
         mtp = as_mtp((mtp + norm("final_layernorm", hidden)) * ahead)
-    return decoder(
-        c, lambda i: mixers.get(types[i]), lambda i: blocks.get(types[i]), norms=1, layers=len(types), mtp=mtp
-    )
+    return decoder(c, lambda i: mixers.get(types[i]), lambda i: blocks.get(types[i]), norms=1, layers=len(types), mtp=mtp)
 
 
 def listed(c: Config, key: str, names: list[str]) -> list[str]:
@@ -388,7 +386,7 @@ def rwkv(c: Config) -> Stack:
 @family("rwkv5")
 def rwkv5(c: Config) -> Stack:
     """RWKV 5.2 (Eagle): a matrix per head in place of three vectors, a gate, and a norm per head."""
-    version = c.get("model_version")
+    version = c.raw.get("model_version")
     if version not in (None, "5_2"):
         raise c.fail("model_version", version, '"5_2"')
     hidden, head = c.hidden, c.count("head_size")

@@ -114,9 +114,9 @@ def projector(*weights: Weights) -> Weights:
 def features(outer: Config) -> int:
     """How many layers of the encoder the projector reads side by side: one, or as many as are listed."""
     layer = outer.get("vision_feature_layer")
-    if not isinstance(layer, list):
+    if layer is None or isinstance(layer, int):
         return 1
-    if not layer or len(layer) > MOST_LAYERS:
+    if not isinstance(layer, list) or not 0 < len(layer) <= MOST_LAYERS:
         raise outer.fail("vision_feature_layer", layer, "a number or a list of numbers")
     return len(layer)
 

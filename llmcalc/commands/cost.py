@@ -1,0 +1,118 @@
+"""`llmcalc cost`: USD per million tokens, what batching shares of it, and energy per token."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llmcalc import units
+from llmcalc.commands import common as c
+from llmcalc.errors import UsageError
+from llmcalc.estimate import cost as estimator
+from llmcalc.plan import Workload
+from llmcalc.present import Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc cost -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k -b 32 --price 3
+
+  llmcalc cost -m Qwen/Qwen3-32B -d h200-sxm -b 64 --prompt 3000 --output-tokens 400 --utilization 0.6
+
+  llmcalc cost -m Qwen/Qwen3-8B -d rtx-4090 -b 8 --owned --purchase 1599 --kwh 0.30
+"""
+PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
+CachedOption = Annotated[str, typer.Option("--cached", metavar="TOKENS", help="Prompt tokens already in the prefix cache.")]
+OutputTokensOption = Annotated[str | None, typer.Option("--output-tokens", metavar="TOKENS", help="Tokens written per request.")]
+
+
+def cost(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    ctx: c.CtxOption = None,
+    batch: c.BatchOption = "1",
+    prompt: PromptOption = None,
+    cached: CachedOption = "0",
+    output_tokens: OutputTokensOption = None,
+    price: c.PriceOption = None,
+    utilization: Annotated[str, typer.Option("--utilization", metavar="SHARE", help="Share of the time the devices are busy.")] = "1",
+    owned: Annotated[bool, typer.Option("--owned", help="Amortised purchase and power instead of rent.")] = False,
+    purchase: Annotated[str | None, typer.Option("--purchase", metavar="USD", help="Purchase price per device. [default: the profile's MSRP]")] = None,
+    years: Annotated[str, typer.Option("--years", metavar="N", help="Years of amortisation.")] = "4",
+    kwh: Annotated[str, typer.Option("--kwh", metavar="USD", help="USD per kWh.")] = "0.10",
+    pue: Annotated[str, typer.Option("--pue", metavar="FACTOR", help="Overhead of the facility on the devices' power.")] = "1.3",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    method: c.MethodOption = "napkin",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+    check: c.CheckOption = False,
+) -> None:
+    """What a million tokens cost, and how much of that a bigger batch would share."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
+    sequences = c.whole_number(batch, "batch")
+    plan = c.deployment(
+        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, price=price, reserve=reserve, engine=engine,
+        memory_utilization=memory_utilization,
+    )  # fmt: skip
+    ownership = None
+    if owned or purchase is not None:
+        if price is not None:
+            raise UsageError("bad-value", "--price is rent and --owned is not", "give one of them")
+        bought = units.quantity(purchase, "usd") if purchase is not None else plan.device.msrp_usd
+        if bought is None:
+            raise UsageError("no-price", f"no purchase price is recorded for {plan.device.id}", "give one with --purchase, in USD")
+        ownership = estimator.Ownership(bought, c.positive(years, "years"), units.quantity(kwh, "usd"), c.positive(pue, "pue"))
+    read = units.tokens(prompt, "prompt") if prompt is not None else None
+    known = 0 if cached.strip() == "0" else units.tokens(cached, "cached")
+    if known >= (read if read is not None else tokens):
+        raise UsageError("bad-value", f"cached {known:,} is not less than the prompt", "at least one token of a prompt is read")
+    work = Workload(tokens, sequences, read, units.tokens(output_tokens, "output-tokens") if output_tokens is not None else None, known)
+    estimate = estimator.cost(found, plan, work, method=method, utilization=c.fraction(utilization, "utilization"), owned=ownership)
+    r = estimate.results
+    facts = (
+        Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd"),
+        Fact("fixed_usd_per_million", "  shared by the batch", r["fixed_usd_per_million"], "usd", note="weights and communication: halves when the batch doubles"),
+        Fact("marginal_usd_per_million", "  each sequence's own", r["marginal_usd_per_million"], "usd", note="reading its cache: the floor of any batch"),
+        Fact("usd_per_million_output_floor", "floor", r["usd_per_million_output_floor"], "usd", shown=False),
+        Fact("usd_per_million_input_tokens", "1M input tokens", r["usd_per_million_input_tokens"], "usd"),
+        Fact("usd_per_million_blended", "1M tokens, blended", r["usd_per_million_blended"], "usd"),
+        Fact("usd_per_hour", f"{plan.ranks} × {plan.device.id} per hour", r["usd_per_hour"], "usd/h"),
+        Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s"),
+        Fact("tpot_s", "TPOT", r["tpot_s"], "s"),
+        Fact("energy_joules_per_token", "joules per token", r["energy_joules_per_token"], note="at rated power"),
+        Fact("fits", "fits", r["fits"]),
+    )
+    verdict = r["fits"] is not False
+    report = Report(
+        command="cost",
+        title=f"Cost of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"ctx_tokens": tokens, "batch": sequences, "method": method, "utilization": c.fraction(utilization, "utilization"), **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
+        facts=facts,
+        assumptions=(*assumed, *plan.device.notes[:1], *estimate.assumptions),
+        warnings=estimate.warnings,
+        figures=estimate.figures,
+        verdict=verdict,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("cost", epilog=EXAMPLES)(cost)

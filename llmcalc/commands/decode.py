@@ -1,0 +1,95 @@
+"""`llmcalc decode`: the time of one decode step, what binds it, and the critical batch."""
+
+from __future__ import annotations
+
+import typer
+
+from llmcalc.commands import common as c
+from llmcalc.estimate import decode as estimator
+from llmcalc.plan import Workload
+from llmcalc.present import Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc decode -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k -b 32 --explain
+
+  llmcalc decode -m Qwen/Qwen3-8B -d dgx-spark
+
+  llmcalc decode -m Qwen/Qwen3-30B-A3B -d h100-sxm -b 8 --method roofline
+"""
+
+
+def decode(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    ctx: c.CtxOption = None,
+    batch: c.BatchOption = "1",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    method: c.MethodOption = "napkin",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+    check: c.CheckOption = False,
+) -> None:
+    """One decode step: its time, tokens per second, what binds it, and from which batch arithmetic does."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
+    sequences = c.whole_number(batch, "batch")
+    plan = c.deployment(
+        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
+        memory_utilization=memory_utilization,
+    )  # fmt: skip
+    estimate = estimator.decode(found, plan, Workload(tokens, sequences), method)
+    r = estimate.results
+    facts = (
+        Fact("step_time_s", "step time", r["step_time_s"], "s", note="ideal; an engine takes longer"),
+        Fact("tpot_s", "TPOT", r["tpot_s"], "s", shown=False),
+        Fact("tokens_per_s_per_user", "tokens/s per sequence", r["tokens_per_s_per_user"], "tokens/s"),
+        Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s", sequences > 1),
+        Fact("weight_read_s", "  reading weights", r["weight_read_s"], "s"),
+        Fact("kv_read_s", "  reading caches", r["kv_read_s"], "s"),
+        Fact("compute_s", "  arithmetic", r["compute_s"], "s", note="overlaps with the weights"),
+        Fact("communication_s", "  communication", r["communication_s"], "s", plan.ranks > 1),
+        Fact("overhead_s", "  overhead", r["overhead_s"], "s", shown=False),
+        Fact("bound", "bound", r["bound"], note=estimator.WORDS[r["bound"]]),
+        Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step from which arithmetic binds"),
+        Fact("kv_crossover_batch", "KV crossover batch", r["kv_crossover_batch"], note="caches are as much to read as weights"),
+        Fact("ceiling_tokens_per_s", "ceiling, any batch", r["ceiling_tokens_per_s"], "tokens/s", note="if only caches were read"),
+        Fact("single_stream_ceiling_tokens_per_s", "ceiling, one sequence", r["single_stream_ceiling_tokens_per_s"], "tokens/s", note="if only weights were read"),
+        Fact("arithmetic_intensity_flops_per_byte", "arithmetic intensity", r["arithmetic_intensity_flops_per_byte"], note="FLOP per byte read"),
+        Fact("ridge_point_flops_per_byte", "ridge point", r["ridge_point_flops_per_byte"], note="FLOP per byte of the device"),
+        Fact("fits", "fits", r["fits"]),
+        *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
+    )
+    verdict = r["fits"] is not False
+    report = Report(
+        command="decode",
+        title=f"Decode step of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"ctx_tokens": tokens, "batch": sequences, "method": method, **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
+        facts=facts,
+        assumptions=(*assumed, *plan.device.notes[:1], *estimate.assumptions),
+        warnings=estimate.warnings,
+        figures=estimate.figures,
+        verdict=verdict,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("decode", epilog=EXAMPLES)(decode)

@@ -1,0 +1,84 @@
+"""`llmcalc fit`: what a deployment's memory holds beside the weights."""
+
+from __future__ import annotations
+
+import typer
+
+from llmcalc.commands import common as c
+from llmcalc.estimate import capacity
+from llmcalc.plan import Workload
+from llmcalc.present import Column, Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc fit -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k
+
+  llmcalc fit -m Qwen/Qwen3-32B -d '2x rtx-4090' --weights awq --reserve 2GB
+
+  llmcalc fit -m meta-llama/Llama-3.1-70B-Instruct -d h100-sxm --check
+"""
+
+
+def fit(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    ctx: c.CtxOption = None,
+    batch: c.BatchOption = "1",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+    check: c.CheckOption = False,
+) -> None:
+    """Whether a model fits, how many sequences fit, and how long they may be."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
+    sequences = c.whole_number(batch, "batch")
+    plan = c.deployment(
+        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
+        memory_utilization=memory_utilization,
+    )  # fmt: skip
+    estimate = capacity.fit(found, plan, Workload(tokens, sequences))
+    r = estimate.results
+    facts = (
+        Fact("fits", "fits", r["fits"]),
+        Fact("max_batch", "sequences that fit", r["max_batch"], note=f"of {tokens:,} tokens"),
+        Fact("max_batch_exact", "  before rounding down", r["max_batch_exact"]),
+        Fact("max_ctx_tokens", f"longest context at batch {sequences:,}", r["max_ctx_tokens"], "tokens"),
+        Fact("kv_capacity_tokens", "tokens of cache in all", r["kv_capacity_tokens"], "tokens"),
+        Fact("kv_bytes_per_sequence", "cache of one sequence", r["kv_bytes_per_sequence"], "B"),
+        *(Fact(key, key, r[key], "B", shown=False) for key in ("memory_bytes", "usable_bytes", "reserve_bytes", "weight_bytes", "kv_budget_bytes")),
+    )
+    report = Report(
+        command="fit",
+        title=f"{found.id} on {plan.ranks} × {plan.device.id}: " + ("fits" if r["fits"] else "does not fit"),
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"ctx_tokens": tokens, "batch": sequences, **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
+        facts=facts,
+        columns=(Column("item", "memory"), Column("bytes", "bytes", "B")),
+        rows=estimate.rows,
+        assumptions=(*assumed, *plan.device.notes[:1], *estimate.assumptions),
+        warnings=estimate.warnings,
+        figures=estimate.figures,
+        verdict=bool(r["fits"]),
+    )
+    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("fit", epilog=EXAMPLES)(fit)
