@@ -142,6 +142,7 @@ class Stack:
     mtp: tuple[Weight, ...] = ()
     max_context: int | None = None
     notes: tuple[str, ...] = ()
+    buffers: tuple[tuple[str, int, int], ...] = ()  # (name, elements, bytes each) in the file that are no parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,7 @@ def decoder(
     mtp: tuple[Weight, ...] = (),
     max_context: int | None = None,
     notes: tuple[str, ...] = (),
+    buffers: tuple[tuple[str, int, int], ...] = (),
 ) -> Stack:
     """A decoder-only language model: embedding, layers of (mixer, mlp, norms), final norm, head.
 
@@ -235,6 +237,7 @@ def decoder(
         mtp=mtp,
         max_context=max_context if max_context is not None else context_length(c),
         notes=notes,
+        buffers=buffers,
     )
 
 

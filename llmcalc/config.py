@@ -20,10 +20,25 @@ _ABSENT = object()
 MOST = 10**9  # no dimension of a real model comes near; keeps a hostile one from filling the memory
 MOST_LAYERS = 4096
 
+# Blocks of a multimodal config: its towers, and the language model under its various names.
+PARTS = ("vision_config", "audio_config")
+TEXTS = ("text_config", "llm_config", "language_config", "thinker_config", "llm_cfg")
+# Towers under other names: of remote code, whose shape is not read.
+FOREIGN = (
+    *PARTS,
+    "visual",
+    "vision_tower",
+    "mm_vision_tower",
+    "vision_encoder",
+    "vision_cfg",
+    "audio_tower",
+    "audio_model_id",
+)
+
 
 @cache
 def class_defaults() -> dict[str, dict[str, Any]]:
-    """{model_type: {"keys": {key: default}, "names": {key: old name}, "parts": {"text_config": model_type}}}.
+    """{model_type: {"keys": {key: default}, "names": {key: old name}, "never_null": [key], "parts": {"text_config": model_type}}}.
 
     Written by scripts/class_defaults.py from the configuration classes of transformers.
     """
@@ -35,7 +50,7 @@ def class_defaults() -> dict[str, dict[str, Any]]:
 class Config:
     """One config, or one nested block of it. `used` holds the keys that somebody read or dismissed."""
 
-    __slots__ = ("_defaults", "_old", "model_type", "path", "raw", "used")
+    __slots__ = ("_defaults", "_never_null", "_old", "model_type", "path", "raw", "used")
 
     def __init__(self, raw: Mapping[str, Any], model_type: str, path: str = "", defaults_of: str | None = None) -> None:
         facts = class_defaults().get(defaults_of or model_type, {})
@@ -45,6 +60,7 @@ class Config:
         self.used: set[str] = set()
         self._defaults: dict[str, Any] = facts.get("keys", {})
         self._old: dict[str, str] = facts.get("names", {})
+        self._never_null: list[str] = facts.get("never_null", [])
 
     # ---- raw values
 
@@ -99,12 +115,18 @@ class Config:
         """A whole number, or None where it is absent or null."""
         name, value = self._given(names)
         if value is None:
+            if name in self.raw and not self._nullable(names):
+                raise self.fail(name, None, f"a whole number from {least} to {most:,}")
             return None
         if isinstance(value, float) and math.isfinite(value) and value == int(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self.fail(name, value, f"a whole number from {least} to {most:,}")
         return value
+
+    def _nullable(self, names: Sequence[str]) -> bool:
+        """Whether the class itself takes null for the key (and derives a value, or switches something off)."""
+        return not any(name in self._never_null for name in names)
 
     def count(self, *names: str, least: int = 1, most: int = MOST, default: int | None = None) -> int:
         """A whole number that is needed. Errors: bad-config, missing-field."""

@@ -1,8 +1,10 @@
 """The table of number formats: bits per element with their scales, and the compute rate they use.
 
 One row per format. `bits` counts group scales and zero points; `compute` is the rate of a device that multiplies in this
-format (weight-only formats are dequantised, so theirs is bf16). GGUF names ending in _S, _M, _L or _XS are mixes of tensor types:
-their bits are the documented average over Llama-3.1-8B, and larger models sit a little lower.
+format (weight-only formats are dequantised, so theirs is bf16). mxfp4 and nvfp4 mean 4-bit activations too where a device has
+them. A GGUF name is the type of a file: most such files mix tensor types (embedding and head stay wider), and their bits are the
+documented average over Llama-3.1-8B, below which larger models sit a little. q3_k, q4_k and q5_k name no file type of their own
+and are the bare blocks; the blocks of every tensor type stand in `gguf.TYPES`.
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ def _rows() -> list[Format]:
         Format("fp16", 16, "fp16", kv=True),
         Format("fp8", 8, "fp8", kv=True, note="scales per tensor, channel or 128×128 block: under 0.01 bit"),
         Format("int8", 8, "int8", kv=True, note="scales per channel: under 0.01 bit"),
-        Format("w8a8", 8, "int8", note="int8 weights and activations; scales per channel"),
+        Format("w8a8", 8, "int8", note="int8 weights and activations, scales per channel; for 8-bit floats say fp8"),
+        Format("mxfp8", 8.25, "fp8", note="blocks of 32 with an 8-bit scale"),
         Format("w8a16", 8, note="8-bit weights, 16-bit arithmetic; scales per channel"),
-        Format("int4", 4.125, note="groups of 128 with a 16-bit scale", weights=True),
+        Format("int4", 4.125, note="groups of 128 with a 16-bit scale"),
         Format("w4a16", 4.125, note="groups of 128 with a 16-bit scale"),
         Format("awq", 4.15625, note="groups of 128 with a 16-bit scale and a 4-bit zero"),
         Format("gptq", 4.15625, note="groups of 128 with a 16-bit scale and a 4-bit zero"),
@@ -57,9 +60,10 @@ def _rows() -> list[Format]:
         "q5_k_m": 5.7036, "tq1_0": 1.6875, "tq2_0": 2.0625,
     }  # fmt: skip
     pure = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q3_k", "q4_k", "q5_k", "tq1_0", "tq2_0"}
+    origin = {"q3_k_m": "GGUF mix: a published Llama-3.1-8B file of 4.02 GB; the README has no such row"}
     caches = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}
     gguf = [
-        Format(name, bits, kv=name in caches, note="GGUF block" if name in pure else f"GGUF mix, average bits ({_GGUF})")
+        Format(name, bits, kv=name in caches, note="GGUF block" if name in pure else origin.get(name, f"GGUF mix, average bits ({_GGUF})"))
         for name, bits in blocks.items()
     ]
     return plain + gguf

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmcalc.architecture import Model, Stack, Weight, context_length, grouped
-from llmcalc.config import Config, class_defaults, leftovers
+from llmcalc.config import FOREIGN, TEXTS, Config, class_defaults, leftovers
 from llmcalc.errors import ConfigError, close_matches, printable
 from llmcalc.families import MODULES, reader
 
-TEXT_BLOCKS = ("text_config", "llm_config", "language_config", "thinker_config", "llm_cfg")
 # Architectures whose config may lack model_type.
 _BY_ARCHITECTURE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "GPT2LMHeadModel": "gpt2"}
 # Encoder-only types: they generate nothing, so there is no cache to size.
@@ -47,9 +46,7 @@ def read(
     if text is not outer:
         _inherit_tie(outer, text)
     stack = read_stack(text)
-    from llmcalc import towers
-
-    tower, tower_notes = towers.read(outer, stack.hidden)
+    tower, tower_notes = _towers(outer, text, stack.hidden)
     repeated = [key for key in outer.raw if key in text.raw and outer.raw[key] == text.raw[key]]  # the same at both levels
     unread = [*(leftovers(outer, repeated) if text is not outer else ()), *leftovers(text)]
     if unread:
@@ -78,6 +75,16 @@ def read(
     )
 
 
+def _towers(outer: Config, text: Config, hidden: int) -> tuple[tuple[Weight, ...] | None, tuple[str, ...]]:
+    """Towers beside the language model; a plain text model has none and does not load their readers."""
+    wrapped = text is not outer or "parts" in class_defaults().get(outer.model_type, {})
+    if not wrapped and not any(key in outer.raw for key in FOREIGN):
+        return (), ()
+    from llmcalc import towers
+
+    return towers.read(outer, hidden)
+
+
 def _kind(value: Any) -> str:
     names = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
     return names.get(type(value), "something else")
@@ -89,7 +96,7 @@ def _model_type(raw: Mapping[str, Any], id: str) -> str:
         names = raw.get("architectures")
         first = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
         given = _BY_ARCHITECTURE.get(first or "")
-        if given is None and any(isinstance(raw.get(block), Mapping) for block in TEXT_BLOCKS):
+        if given is None and any(isinstance(raw.get(block), Mapping) for block in TEXTS):
             given = "multimodal"
     if given is None:
         raise ConfigError(
@@ -105,7 +112,7 @@ def _model_type(raw: Mapping[str, Any], id: str) -> str:
 def _text_block(outer: Config) -> tuple[Config, str]:
     """The language model's own config, which may be nested (twice for omni models), and its model type."""
     parts = class_defaults().get(outer.model_type, {}).get("parts", {})
-    for name in TEXT_BLOCKS:
+    for name in TEXTS:
         if isinstance(outer.raw.get(name), Mapping):
             value = outer.raw[name]
             if outer.raw.get("text_model_id") and "hidden_size" not in value:
@@ -113,7 +120,7 @@ def _text_block(outer: Config) -> tuple[Config, str]:
             inner_type = value.get("model_type") or parts.get(name) or _language_type(value) or outer.model_type
             block = outer.block(name, inner_type)
             assert block is not None
-            if any(isinstance(value.get(deeper), Mapping) for deeper in TEXT_BLOCKS):
+            if any(isinstance(value.get(deeper), Mapping) for deeper in TEXTS):
                 return _text_block(block)
             return block, inner_type
     default = parts.get("text_config")
@@ -177,11 +184,13 @@ def _native_context(c: Config, stack: Stack) -> int | None:
 
 
 def _quantization(raw: Mapping[str, Any], text: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The quantiser's block of the config, over what hf_quant_config.json says beside it."""
     for holder in (raw, text):
         for key in ("quantization_config", "quantization"):
             value = holder.get(key)
-            if isinstance(value, Mapping):
-                return dict(value)
+            if isinstance(value, Mapping) and value:
+                experts = {"expert_dtype": text["expert_dtype"]} if text.get("expert_dtype") else {}  # DeepSeek-V4 states it outside
+                return {**(beside or {}), **experts, **value}
     return dict(beside) if beside else None
 
 

@@ -2,11 +2,13 @@
 
     Qwen/Qwen3-8B   Qwen/Qwen3-8B@refs/pr/3   hf://Qwen/Qwen3-8B   a pasted Hub address     bundled, else the Hub
     ./folder        config.json                                                            a file
+    ./model.gguf    org/name-GGUF:Q4_K_M                                                   a GGUF header
     -                                                                                      stdin
 
-The Hub is asked through huggingface_hub, for `config.json` and `hf_quant_config.json` and for nothing else; no code of
-a repository is fetched or run. Messages are built from kinds of failure, never from the client's own text: that may
-hold an address with a password or a header with a token.
+The Hub is asked through huggingface_hub, for `config.json`, `hf_quant_config.json` and, where weight files are read, for
+the list of files and the headers at their beginnings; no weight is downloaded, and no code of a repository is fetched or
+run. Messages are built from kinds of failure, never from the client's own text: that may hold an address with a password
+or a header with a token.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from llmcalc import data
 from llmcalc.errors import LlmcalcError, SourceError, UsageError, close_matches, printable
+from llmcalc.files import Blob, Files
 
 if TYPE_CHECKING:
     import logging  # 12 ms; like socket and tempfile it is imported where the Hub is asked
@@ -45,6 +48,7 @@ _WHOLE_REF = re.compile(r"refs/(?:pr/\d+|convert/[\w.\-]+)(?=/|$)", re.ASCII)
 _NOT_MODELS = {"datasets": "dataset", "spaces": "space", "kernels": "kernel", "buckets": "bucket"}
 _WITH_REVISION = {"tree", "blob", "resolve", "raw", "blame", "commit", "commits"}
 _PAGES = _WITH_REVISION | {"discussions", "settings", "edit"}
+_GGUF_PART = re.compile(r"[\w\-][\w.\-/+ ]{0,200}", re.ASCII)
 _GGUF_NAME = re.compile(r"[-_.]gguf$", re.IGNORECASE)
 _GGUF_FILE = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE)
 _GGUF_TYPE = re.compile(r"[-_.](UD-)?(I?Q\d\w*|TQ\d_0|BF16|F16|F32|MXFP4\w*)$", re.IGNORECASE)
@@ -73,6 +77,16 @@ class Source:
     """What the reader of the result should know about its origin."""
     facts: dict[str, Any]
     """The `_llmcalc` block of a bundled file: source, date, published parameter count."""
+    files: Files | None = None
+    """The weight files, where the config was read from one (GGUF)."""
+
+
+class Reference(NamedTuple):
+    """What a reference to the Hub names: a repository, a revision, and a GGUF file of it by name or type."""
+
+    repo_id: str
+    revision: str | None
+    gguf: str | None = None
 
 
 def find(
@@ -85,7 +99,8 @@ def find(
 ) -> Source:
     """The config that a reference leads to.
 
-    Errors: bad-reference and bad-option (usage); gguf-unsupported, file-unreadable, no-config, not-json, not-a-config;
+    Errors: bad-reference and bad-option (usage); file-unreadable, no-config, not-json, not-a-config; of GGUF files bad-gguf,
+    gguf-version, no-such-file, not-a-model, unknown-architecture, bad-config;
     from the Hub model-not-found, gated, revision-not-found, bad-token, refused, rate-limited, server-error, timeout,
     network, offline-not-cached, hub-client.
     """
@@ -107,10 +122,12 @@ def find(
     if from_file:
         return _from_path(reference)
 
-    repo_id, named = parse_hub_reference(reference)
+    repo_id, named, gguf = _parse_reference(reference)
     if revision is not None and named is not None and revision != named:
         raise UsageError("bad-option", f"two revisions: {printable(named)} and {printable(revision)}", "give one of them")
     wanted = _valid_revision(revision) if revision is not None else named
+    if gguf:
+        return _gguf_from_hub(repo_id, wanted, gguf, offline=offline)
     folder = _folder_like(repo_id)
     try:
         source = None if refresh else _bundled_at(repo_id, wanted)
@@ -130,7 +147,11 @@ def find(
 
 
 def parse_hub_reference(reference: str) -> tuple[str, str | None]:
-    """`org/name@revision`, hf:// or a Hub address, as (id, revision). Errors: bad-reference, gguf-unsupported."""
+    """`org/name@revision`, hf:// or a Hub address, as (id, revision). Errors: bad-reference."""
+    return _parse_reference(reference)[:2]
+
+
+def _parse_reference(reference: str) -> Reference:
     if reference[:5].lower() == "hf://":
         return _parse_id(reference[5:].removeprefix("models/"), uri=True)
     address = _hub_address(reference)
@@ -142,7 +163,7 @@ def parse_hub_reference(reference: str) -> tuple[str, str | None]:
     return _parse_id(reference, uri=False)
 
 
-def _parse_id(text: str, *, uri: bool) -> tuple[str, str | None]:
+def _parse_id(text: str, *, uri: bool) -> Reference:
     """[org/]name[:tag][@revision][/config.json]; the path needs a revision, or hf:// before it all."""
     text = re.split("[?#]", text, maxsplit=1)[0].rstrip("/")
     repo, at, rest = text.partition("@")
@@ -162,7 +183,7 @@ def _split_revision(text: str) -> tuple[str, list[str]]:
     return revision, [part for part in text[len(revision) :].split("/") if part]
 
 
-def _parse_address(path: str) -> tuple[str, str | None]:
+def _parse_address(path: str) -> Reference:
     """The path of a page on the Hub: org/name[/tree|blob|resolve|.../revision[/file]]"""
     parts = [unquote(part) for part in path.split("/") if part]
     words = 1 if len(parts) == 1 or (len(parts) > 1 and parts[1] in _PAGES) else 2
@@ -175,15 +196,17 @@ def _parse_address(path: str) -> tuple[str, str | None]:
     return _checked(repo, revision, inside)
 
 
-def _checked(repo_id: str, revision: str | None, inside: list[str]) -> tuple[str, str | None]:
+def _checked(repo_id: str, revision: str | None, inside: list[str]) -> Reference:
     # Not the text as typed: an address may hold a password or a signature.
     shown = printable("/".join([repo_id, *inside])) or "an empty name"
     kind = _NOT_MODELS.get(repo_id.split("/", 1)[0])
     if kind and "/" in repo_id:
         raise _bad_reference(f"{shown} is a {kind}, not a model", "give the id of a model")
-    plain, tagged, _ = repo_id.partition(":")
-    if tagged or (inside and inside[-1].lower().endswith(".gguf")):
-        raise _gguf(shown, _base_model(plain))
+    repo_id, tagged, gguf = repo_id.partition(":")
+    if not tagged and inside and inside[-1].lower().endswith(".gguf"):
+        gguf, inside = "/".join(inside), []
+    if (tagged or gguf) and (not _GGUF_PART.fullmatch(gguf) or ".." in gguf):
+        raise _bad_reference(f"{shown} names no GGUF file", "write it like org/name-GGUF:Q4_K_M")
     if repo_id.count("/") > 1:
         raise _bad_reference(f"{shown} is not a model id: it has more than one slash", "give org/name, or a path that starts with ./")
     if not _REPO_ID.fullmatch(repo_id) or "--" in repo_id or ".." in repo_id or repo_id.endswith(".git") or repo_id.startswith("models/"):
@@ -193,7 +216,7 @@ def _checked(repo_id: str, revision: str | None, inside: list[str]) -> tuple[str
             f"{shown} points inside the repository; only the {CONFIG} at its top is read",
             "give org/name or org/name@revision, a slash inside a revision written as %2F",
         )
-    return repo_id, _valid_revision(revision) if revision is not None else None
+    return Reference(repo_id, _valid_revision(revision) if revision is not None else None, gguf or None)
 
 
 def _valid_revision(revision: str) -> str:
@@ -241,9 +264,182 @@ def _base_model(name: str) -> str | None:
     return plain if "/" in plain and _REPO_ID.fullmatch(plain) and not name.lower().endswith(".gguf") else None
 
 
-def _gguf(shown: str, base: str | None) -> SourceError:
-    hint = f"try --model {base}" if base else f"give the id of the model it was made from, or its {CONFIG}"
-    return SourceError("gguf-unsupported", f"{shown} is a GGUF file; a {CONFIG} is needed to know the shape", hint)
+def _gguf_source(id: str, kind: str, revision: str | None, files: Files) -> Source:
+    from llmcalc import gguf_config
+
+    return Source(id, kind, revision, gguf_config.config(files), None, files.notes, {}, files)
+
+
+def _gguf_from_path(typed: str, path: Path) -> Source:
+    from llmcalc import gguf
+
+    folder = path.parent
+    try:
+        beside = sorted(os.listdir(folder))[:10_000]
+    except OSError:
+        beside = []
+    extras = [(name, _size(folder / name), why) for name in beside if name.lower().endswith(".gguf") and (why := gguf.not_model(name))]
+    try:
+        files = gguf.model_files(path.name, lambda name: _on_disk(folder / name), [row for row in extras if row[0] != path.name])
+    except SourceError as problem:
+        base = _base_model(path.name)
+        if problem.code == "file-unreadable" and base:
+            problem.hint = f"check the path, or try --model {base}"
+        raise
+    return _gguf_source(typed, "file", None, files)
+
+
+def _gguf_from_hub(repo_id: str, revision: str | None, wanted: str, *, offline: bool) -> Source:
+    """A GGUF file of a repository, by name or by the type that its name ends in; only its header is read."""
+    from llmcalc import gguf
+
+    commit, sizes, open_, kind = _repository(repo_id, revision, offline=offline)
+    by_name = wanted.lower().endswith(".gguf")
+    found = [name for name in sizes if name == wanted] if by_name else gguf.with_tag(sorted(sizes), wanted)
+    if len(found) != 1:
+        several = f"{len(found)} models of type {printable(wanted, 40)}: {', '.join(printable(name, 60) for name in found[:3])}"
+        what = several if found else f"no GGUF file {printable(wanted, 60)}"
+        types = sorted({hit[0].lstrip("-_.") for name in sizes if (hit := _GGUF_TYPE.search(_GGUF_FILE.sub("", name)))})
+        base = _base_model(repo_id)
+        hint = f"it has {', '.join(types[:12])}" if types else f"try --model {base}" if base else "see its files on the Hub"
+        raise SourceError("no-such-file", f"{repo_id} has {what}", hint)
+    extras = [(name, size, why) for name, size in sorted(sizes.items()) if name.lower().endswith(".gguf") and (why := gguf.not_model(name))]
+    files = gguf.model_files(found[0], open_, extras)
+    return _gguf_source(f"{repo_id}:{wanted}", kind, commit, files)
+
+
+# Weight files --------------------------------------------------------------------------------------------------------
+
+
+def weight_files(found: Source, *, offline: bool = False) -> Files:
+    """The weight files of a model, by their headers: the GGUF it was read from, the safetensors beside its config, or the Hub's.
+
+    Errors: no-weights, several-models, missing-shard, bad-safetensors, file-unreadable; from the Hub as in `find`.
+    """
+    from llmcalc import safetensors
+
+    if found.files is not None:
+        return found.files
+    if found.kind == "stdin":
+        raise UsageError("no-weights", "a config on stdin has no weight files beside it", "give a folder, a GGUF file or a Hub id")
+    if found.kind == "file":
+        path = Path(os.path.expanduser(found.id))
+        folder = path if os.path.isdir(path) else path.parent
+        sizes = {name: _size(folder / name) for name in os.listdir(folder) if name.endswith((".safetensors", ".json"))}
+        open_: Callable[[str], Blob] = lambda name: _on_disk(folder / name)  # noqa: E731
+        where = printable(str(folder))
+    else:
+        commit = found.facts.get("revision") if found.kind == "bundled" else found.revision
+        _, sizes, open_, _ = _repository(found.id, commit, offline=offline)
+        where = found.id
+
+    def index() -> str | None:
+        if safetensors.INDEX not in sizes:
+            return None
+        blob = open_(safetensors.INDEX)
+        return data.decode(blob.read(0, data.MAX_CONFIG_BYTES + 1), f"{safetensors.INDEX} of {where}", "shard index")
+
+    try:
+        names, why = safetensors.choose(sizes, index)
+    except SourceError as problem:
+        problem.message = f"{where}: {problem.message}"
+        raise
+    missing = [name for name in names if name not in sizes]
+    if missing:
+        shown = f"{where} lacks {len(missing)} of the {len(names)} files that its index names, first {printable(missing[0], 60)}"
+        raise SourceError("missing-shard", shown, "download the rest")
+    others = [(name, sizes[name], why) for name in sorted(sizes) if name.endswith(".safetensors") and name not in names and "/" not in name]
+    return safetensors.model_files(names, open_, others)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _on_disk(path: Path) -> Blob:
+    """A regular file. Errors: file-unreadable."""
+    shown = printable(str(path))
+
+    def failed(reason: str) -> SourceError:
+        return SourceError("file-unreadable", f"cannot read {shown}: {reason}", "give the path of a weight file")
+
+    def read(offset: int, count: int) -> bytes:
+        try:
+            with path.open("rb", buffering=0) as stream:
+                stream.seek(offset)
+                return stream.read(count) or b""
+        except OSError as problem:
+            raise failed((problem.strerror or type(problem).__name__).lower()) from None
+
+    try:
+        if not path.exists():
+            raise failed("no such file or directory")
+        if not path.is_file():
+            raise failed("it is a directory" if path.is_dir() else "it is no regular file")
+        return Blob(path.name, path.stat().st_size, read)
+    except OSError as problem:
+        raise failed((problem.strerror or type(problem).__name__).lower()) from None
+
+
+def _repository(repo_id: str, revision: str | None, *, offline: bool) -> tuple[str, dict[str, int], Callable[[str], Blob], str]:
+    """A repository's commit, its files with their sizes, how to open one, and whether that is the Hub or its cache."""
+    hub = _client()
+    if offline or hub.constants.HF_HUB_OFFLINE:
+        folder = _snapshot(hub, repo_id, revision)
+        if folder is None:
+            raise _not_cached(hub, repo_id, revision)
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        return folder.name, {name: _size(folder / name) for name in names}, lambda name: _on_disk(folder / name), "hub-cache"
+    timeout = hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
+
+    def asked(seconds: float, call: Callable[[], T]) -> T:
+        try:
+            return _within(seconds, call)
+        except LlmcalcError:
+            raise
+        except Exception as problem:  # every failure of the client is one line for the user
+            explained = _explained(hub, problem, repo_id, revision)
+            raise explained from (None if explained.code == "bad-token" or "@" in hub.constants.ENDPOINT else problem)
+
+    info = asked(timeout + 2, lambda: hub.HfApi().model_info(repo_id, revision=revision, files_metadata=True, timeout=timeout))
+    commit = str(info.sha)
+    sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
+
+    def open_(name: str) -> Blob:
+        if name not in sizes:
+            raise SourceError("missing-shard", f"{repo_id} has no file {printable(name, 100)}", "the set of files is not complete")
+        url = hub.hf_hub_url(repo_id, name, revision=commit)
+        return Blob(name, sizes[name], lambda offset, count: asked(2 * timeout, lambda: _ranged(hub, url, offset, count, timeout)), 2**20)
+
+    return commit, sizes, open_, "hub"
+
+
+def _ranged(hub: ModuleType, url: str, offset: int, count: int, timeout: float) -> bytes:
+    """Bytes of a file on the Hub; a server that ignores the range is cut off after them."""
+    headers = {**hub.utils.build_hf_headers(), "Range": f"bytes={offset}-{offset + count - 1}", "Accept-Encoding": "identity"}
+    found = bytearray()
+    with hub.utils.get_session().stream("GET", url, headers=headers, timeout=timeout) as answer:
+        hub.utils.hf_raise_for_status(answer)
+        if answer.status_code != 206 and offset:
+            raise SourceError("no-ranges", f"{_host(hub)} does not serve parts of files", "download the file and give its path")
+        for piece in answer.iter_bytes(2**16):
+            found += piece
+            if len(found) >= count:
+                break
+    return bytes(found[:count])
+
+
+def _snapshot(hub: ModuleType, repo_id: str, revision: str | None) -> Path | None:
+    """The cached files of a repository at a branch, tag or commit."""
+    folder = Path(hub.constants.HF_HUB_CACHE) / hub.file_download.repo_folder_name(repo_id=repo_id, repo_type="model")
+    commit = revision or "main"
+    with suppress(OSError):
+        commit = (folder / "refs" / commit).read_text(encoding="utf-8").strip()
+    found = folder / "snapshots" / commit
+    return found if _COMMIT.fullmatch(commit) and found.is_dir() else None
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -255,7 +451,7 @@ def _is_path(reference: str) -> bool:
         return False
     if reference.startswith((".", "/", "~")) or os.path.isabs(reference) or os.path.isfile(reference):
         return True
-    if reference.lower().endswith((".json", ".gguf")):
+    if reference.lower().endswith((".json", ".gguf", ".safetensors")):
         return True
     return reference.count("/") > 1 and "@" not in reference and os.path.isdir(reference)
 
@@ -267,15 +463,29 @@ def _folder_like(repo_id: str) -> str | None:
 def _from_path(typed: str) -> Source:
     path = Path(os.path.expanduser(typed))
     if typed.lower().endswith(".gguf"):
-        raise _gguf(printable(typed), _base_model(path.name))
+        return _gguf_from_path(typed, path)
+    if typed.lower().endswith(".safetensors"):
+        path = path.with_name(CONFIG)
     if os.path.isdir(path):  # unlike Path.is_dir, not upset by a name that is too long
         if not (path / CONFIG).is_file():
+            alone = _only_gguf(path)
+            if alone:
+                return _gguf_from_path(typed, path / alone)
             raise SourceError("no-config", f"{printable(typed)} has no {CONFIG}", f"give a folder that holds a {CONFIG}")
         path = path / CONFIG
     config, facts = _config_of(_read_bytes(path), printable(str(path)))
     quant_path = _quant_beside(path)
     quant = _object(_read_bytes(quant_path), printable(str(quant_path))) if quant_path else None
     return Source(typed, "file", None, config, quant, (), facts)
+
+
+def _only_gguf(folder: Path) -> str | None:
+    """The first file of the one GGUF model in a folder."""
+    from llmcalc import gguf
+
+    names = [name for name in os.listdir(folder) if name.lower().endswith(".gguf") and not gguf.not_model(name)]
+    first = {(gguf.shards(name) or [name])[0] for name in names}
+    return first.pop() if len(first) == 1 else None
 
 
 def _quant_beside(path: Path) -> Path | None:
@@ -673,7 +883,8 @@ def _wait_header(headers: Any) -> str:
 
 def _no_config(repo_id: str) -> SourceError:
     base = _base_model(repo_id) if _GGUF_NAME.search(repo_id) else None
-    hint = f"it holds GGUF files: try --model {base}" if base else "give the model that it was made from"
+    named = f"it holds GGUF files: name one, as in {repo_id}:Q4_K_M, or try --model {base}"
+    hint = named if base else "give the model that it was made from"
     return SourceError("no-config", f"{repo_id} has no {CONFIG}", hint)
 
 

@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT))
 from llmcalc import model, sources  # noqa: E402
 from llmcalc.architecture import CONTEXT_KEYS, Model  # noqa: E402
 from llmcalc.config import SHAPING  # noqa: E402
-from llmcalc.towers import FOREIGN, TOWER_KEYS  # noqa: E402
+from llmcalc.config import FOREIGN  # noqa: E402
+from llmcalc.towers import TOWER_KEYS  # noqa: E402
 
 KEPT = (
     SHAPING
@@ -34,7 +35,7 @@ KEPT = (
     | frozenset(
         """model_type architectures dtype torch_dtype expert_dtype mamba_ssm_dtype original_max_position_embeddings
         thinker_config llm_cfg text_model_id image_size img_token_compression_config use_clipped_linears standardize
-        add_post_norm select_layer mm_hidden_size""".split()
+        add_post_norm select_layer embd_layer img_processor""".split()
     )
 )
 # Blocks that describe a model of their own; of any other block every key counts.
@@ -103,11 +104,7 @@ def _beside(quant: Mapping[str, Any]) -> dict[str, Any]:
 
 def same(a: Model, b: Model) -> list[str]:
     """The names of what differs."""
-    return [
-        name
-        for name in ("model_type", "stack", "towers", "dtype", "native_context", "notes")
-        if getattr(a, name) != getattr(b, name)
-    ]
+    return [name for name in ("model_type", "stack", "towers", "dtype", "native_context", "notes") if getattr(a, name) != getattr(b, name)]
 
 
 def totals(found: Model) -> set[int]:
@@ -116,6 +113,14 @@ def totals(found: Model) -> set[int]:
     towers = sum(weight.params for weight in found.towers or ())
     mtp = sum(weight.params for weight in found.stack.mtp)
     return {language, language + towers, language + mtp, language + towers + mtp}
+
+
+def rounds_to(text: str, counts: set[int]) -> bool:
+    """Whether a count is what a model card's rounded figure such as 30.5B says, rounded or cut off."""
+    digits, suffix = re.fullmatch(r"([\d.]+)([MBT])", text).groups()  # type: ignore[union-attr]
+    scale = {"M": 10**6, "B": 10**9, "T": 10**12}[suffix]
+    step = scale / 10 ** len(digits.partition(".")[2])
+    return any(abs(count - float(digits) * scale) < step for count in counts)
 
 
 def dumps(value: Any, depth: int = 0) -> str:
@@ -156,7 +161,9 @@ def bundle(
     found = model.read(short)
     if published_params is not None and published_params not in totals(found):
         raise ValueError(f"{id}: published {published_params:,}, counted {sorted(totals(found))}")
-    facts = {
+    if published_size and not rounds_to(published_size, totals(found)):
+        raise ValueError(f"{id}: published {published_size}, counted {sorted(totals(found))}")
+    facts: dict[str, Any] = {
         "id": id,
         "source": source,
         "date": date,

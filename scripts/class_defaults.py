@@ -25,7 +25,7 @@ from llmcalc.towers import TOWER_KEYS, WRAPPERS  # noqa: E402
 TOWERS = ("vision_config", "audio_config", "encoder", "decoder", "text_config", "perceiver_config", "projector_config")
 
 
-# Rows of learned position tables, which the older families have. Elsewhere these keys shape nothing.
+# Rows of learned position tables in the older families; elsewhere the longest context.
 POSITIONS = frozenset(("max_position_embeddings", "max_seq_len"))
 
 # Wrappers: their nested defaults matter, not their own reader.
@@ -58,10 +58,20 @@ def keep(defaults: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
 
 
 def facts(cls: type) -> dict[str, Any]:
-    wanted = SHAPING | POSITIONS if MODULES.get(cls.model_type) in ("legacy", "seq2seq") else SHAPING
+    wanted = SHAPING | POSITIONS if cls.model_type in MODULES else SHAPING
     if cls.model_type not in MODULES or cls.model_type in WRAPPERS:
         wanted |= TOWER_KEYS
     entry: dict[str, Any] = {"keys": keep(raw_defaults(cls), wanted)}
+    never_null = sorted(
+        item.name
+        for item in dataclasses.fields(cls)
+        if isinstance(entry["keys"].get(item.name), int)
+        and not isinstance(entry["keys"][item.name], bool)
+        and "None" not in str(item.type)
+        and "Optional" not in str(item.type)
+    )
+    if never_null:
+        entry["never_null"] = never_null
     names = dict(getattr(cls, "attribute_map", {}) or {})
     if names:
         entry["names"] = names

@@ -44,6 +44,10 @@ UtilizationOption = Annotated[
     typer.Option("--memory-utilization", "--gpu-memory-utilization", metavar="SHARE", help="Share of device memory the engine may use."),
 ]
 MethodOption = Annotated[str, typer.Option("--method", metavar="NAME", help="napkin (the textbook's) or roofline (operator by operator).")]
+PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
+CachedOption = Annotated[str, typer.Option("--cached", metavar="TOKENS", help="Prompt tokens already in the prefix cache.")]
+OutputTokensOption = Annotated[str | None, typer.Option("--output-tokens", metavar="TOKENS", help="Tokens written per request.")]
+ChunkOption = Annotated[str, typer.Option("--chunk", metavar="TOKENS", help="Prompt tokens per step (chunked prefill); 0: whole prompts.")]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Never touch the network.")]
 RefreshOption = Annotated[bool, typer.Option("--refresh", help="Go to the Hub even if bundled or cached.")]
 RevisionOption = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit on the Hub.")]
@@ -81,6 +85,8 @@ def model_line(model: Model) -> str:
     parts = [model.model_type, words.get(model.source, model.source)]
     if model.revision:
         parts.append(f"revision {model.revision[:12]}")
+    elif str(model.facts.get("source", "")).startswith("reconstructed"):
+        parts.append("reconstructed (--refresh reads the Hub's)")
     elif model.facts.get("date"):
         parts.append(f"as of {model.facts['date']}")
     return " · ".join(parts)
@@ -105,6 +111,19 @@ def fraction(text: str, name: str) -> float:
     if not 0 < value <= 1:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a share above 0 and at most 1", f"write it like --{name} 0.9")
     return value
+
+
+def count_or_zero(text: str, name: str) -> int:
+    """A number of tokens, or 0. Errors: bad-tokens."""
+    return 0 if text.strip() == "0" else units.tokens(text, name)
+
+
+def cached_tokens(text: str, prompt: int) -> int:
+    """Tokens of the prompt that the prefix cache has; the last token is always computed. Errors: bad-value."""
+    known = count_or_zero(text, "cached")
+    if known >= prompt:
+        raise UsageError("bad-value", f"cached {known:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read")
+    return known
 
 
 def positive(text: str, name: str) -> float:
@@ -165,6 +184,11 @@ def hardware_header(plan: Deployment) -> dict[str, Any]:
     return {"id": plan.device.id, "count": plan.ranks, "name": plan.device.name}
 
 
+def variant(plan: Deployment) -> tuple[str, ...]:
+    """Which variant of a device was assumed for a bare name."""
+    return tuple(note for note in plan.device.notes[:1] if " is taken as " in note)
+
+
 def hardware_line(plan: Deployment) -> str:
     """The devices and the layout in words."""
     layout = [f"{name} {value}" for name, value in (("tp", plan.tp), ("pp", plan.pp), ("ep", plan.ep)) if value > 1]
@@ -208,12 +232,14 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
         raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
     chosen = present.format_of("json" if json else format, output)
     said = replace(report, explain=explain)
-    text = present.render(said, chosen)
+    if output is None and chosen in present.PICTURES:
+        raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
+    made = present.render(said, chosen)
     if output is None:
-        write(text)
+        write(str(made))
     else:
-        save(text, output)
-    if chosen in ("table", "csv") and report.warnings:
+        save(made, output)
+    if chosen in ("table", "csv", *present.PICTURES) and report.warnings:
         from llmcalc.present import terminal
 
         sys.stderr.write(terminal.warnings(report.warnings))
@@ -235,15 +261,15 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
-def save(text: str, output: str) -> None:
+def save(made: str | bytes, output: str) -> None:
     """To a file, whole or not at all. Errors: cannot-write."""
     import os
     import tempfile
 
     folder = os.path.dirname(os.path.abspath(output))
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="\n", dir=folder, delete=False) as stream:
-            stream.write(text)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as stream:
+            stream.write(made if isinstance(made, bytes) else made.encode())
         os.chmod(stream.name, 0o666 & ~_umask())
         os.replace(stream.name, output)
     except OSError as problem:

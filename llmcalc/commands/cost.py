@@ -85,9 +85,9 @@ def cost(
     r = estimate.results
     facts = (
         Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd"),
-        Fact("fixed_usd_per_million", "  shared by the batch", r["fixed_usd_per_million"], "usd", note="weights and communication: halves when the batch doubles"),
-        Fact("marginal_usd_per_million", "  each sequence's own", r["marginal_usd_per_million"], "usd", note="reading its cache: the floor of any batch"),
-        Fact("usd_per_million_output_floor", "floor", r["usd_per_million_output_floor"], "usd", shown=False),
+        Fact("fixed_usd_per_million", "  shared by the batch", r["fixed_usd_per_million"], "usd", note="halves when the batch doubles"),
+        Fact("marginal_usd_per_million", "  each sequence's own", r["marginal_usd_per_million"], "usd", note="no batch shares it"),
+        Fact("usd_per_million_output_floor", "  floor of any batch", r["usd_per_million_output_floor"], "usd", r["usd_per_million_output_floor"] != r["marginal_usd_per_million"], "if only caches were read"),
         Fact("usd_per_million_input_tokens", "1M input tokens", r["usd_per_million_input_tokens"], "usd"),
         Fact("usd_per_million_blended", "1M tokens, blended", r["usd_per_million_blended"], "usd"),
         Fact("usd_per_hour", f"{plan.ranks} × {plan.device.id} per hour", r["usd_per_hour"], "usd/h"),
@@ -105,7 +105,7 @@ def cost(
         inputs={"ctx_tokens": tokens, "batch": sequences, "method": method, "utilization": c.fraction(utilization, "utilization"), **c.plan_inputs(plan)},
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
         facts=facts,
-        assumptions=(*assumed, *plan.device.notes[:1], *estimate.assumptions),
+        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=verdict,

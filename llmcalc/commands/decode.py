@@ -53,8 +53,10 @@ def decode(
     )  # fmt: skip
     estimate = estimator.decode(found, plan, Workload(tokens, sequences), method)
     r = estimate.results
+    verdict = r["fits"] is not False
+    ideal = "ideal; an engine takes longer" if verdict else "if there were memory for it"
     facts = (
-        Fact("step_time_s", "step time", r["step_time_s"], "s", note="ideal; an engine takes longer"),
+        Fact("step_time_s", "step time", r["step_time_s"], "s", note=ideal),
         Fact("tpot_s", "TPOT", r["tpot_s"], "s", shown=False),
         Fact("tokens_per_s_per_user", "tokens/s per sequence", r["tokens_per_s_per_user"], "tokens/s"),
         Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s", sequences > 1),
@@ -64,7 +66,7 @@ def decode(
         Fact("communication_s", "  communication", r["communication_s"], "s", plan.ranks > 1),
         Fact("overhead_s", "  overhead", r["overhead_s"], "s", shown=False),
         Fact("bound", "bound", r["bound"], note=estimator.WORDS[r["bound"]]),
-        Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step from which arithmetic binds"),
+        Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step; beyond it arithmetic binds"),
         Fact("kv_crossover_batch", "KV crossover batch", r["kv_crossover_batch"], note="caches are as much to read as weights"),
         Fact("ceiling_tokens_per_s", "ceiling, any batch", r["ceiling_tokens_per_s"], "tokens/s", note="if only caches were read"),
         Fact("single_stream_ceiling_tokens_per_s", "ceiling, one sequence", r["single_stream_ceiling_tokens_per_s"], "tokens/s", note="if only weights were read"),
@@ -73,7 +75,6 @@ def decode(
         Fact("fits", "fits", r["fits"]),
         *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
     )
-    verdict = r["fits"] is not False
     report = Report(
         command="decode",
         title=f"Decode step of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
@@ -82,7 +83,7 @@ def decode(
         inputs={"ctx_tokens": tokens, "batch": sequences, "method": method, **c.plan_inputs(plan)},
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
         facts=facts,
-        assumptions=(*assumed, *plan.device.notes[:1], *estimate.assumptions),
+        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=verdict,

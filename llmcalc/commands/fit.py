@@ -55,7 +55,7 @@ def fit(
     facts = (
         Fact("fits", "fits", r["fits"]),
         Fact("max_batch", "sequences that fit", r["max_batch"], note=f"of {tokens:,} tokens"),
-        Fact("max_batch_exact", "  before rounding down", r["max_batch_exact"]),
+        Fact("max_batch_exact", "  before rounding down", r["max_batch_exact"], shown=r["max_batch_exact"] > 0),
         Fact("max_ctx_tokens", f"longest context at batch {sequences:,}", r["max_ctx_tokens"], "tokens"),
         Fact("kv_capacity_tokens", "tokens of cache in all", r["kv_capacity_tokens"], "tokens"),
         Fact("kv_bytes_per_sequence", "cache of one sequence", r["kv_bytes_per_sequence"], "B"),
@@ -71,7 +71,7 @@ def fit(
         facts=facts,
         columns=(Column("item", "memory"), Column("bytes", "bytes", "B")),
         rows=estimate.rows,
-        assumptions=(*assumed, *plan.device.notes[:1], *estimate.assumptions),
+        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=bool(r["fits"]),

@@ -136,7 +136,9 @@ def check(
             row.update(architecture=found.model_type, params=params)
             published = found.facts.get("published_params")
             towers = sum(weight.params for weight in found.towers or ())
-            if isinstance(published, int) and published not in (params, params + towers):
+            modules = sum(weight.params for weight in found.stack.mtp)
+            counts = {params + tower + mtp for tower in (0, towers) for mtp in (0, modules)}
+            if isinstance(published, int) and published not in counts:
                 row.update(ok=False, problem=f"published: {published:,} parameters, counted: {params + towers:,}")
         except LlmcalcError as problem:
             row.update(ok=False, problem=f"{problem.code}: {problem.message}")

@@ -49,6 +49,7 @@ def weights(
         Fact("weight_bytes", "weights", r["weight_bytes"], "B"),
         Fact("bits_per_weight", "bits per weight", r["bits_per_weight"]),
         Fact("mtp_params", "multi-token prediction", r["mtp_params"], "params", r["mtp_params"] > 0, note="apart, not in the total"),
+        Fact("mtp_bytes", "  in bytes", r["mtp_bytes"], "B", r["mtp_params"] > 0),
     )
     report = Report(
         command="weights",

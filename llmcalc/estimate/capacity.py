@@ -82,10 +82,12 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
         warnings.append("the towers are not counted: their shape is not read")
     if not fits:
         count = smallest_count(model, plan, needed)
+        ways = [f"{count} × {plan.device.id} would hold it"] if count else []
+        ways += [f"{batch:,} sequence{'s' if batch > 1 else ''} would fit"] if batch else []
         warnings.insert(
             0,
-            f"does not fit: {size(needed)} are needed ({size(value['weight_bytes'])} of weights), {size(value['usable_bytes'])} are there"
-            + (f"; {count} × {plan.device.id} would hold it" if count else ""),
+            f"does not fit: {size(needed)} are needed ({size(value['weight_bytes'])} of weights in {plan.weights.name}), "
+            f"{size(value['usable_bytes'])} are there" + "".join(f"; {way}" for way in ways),
         )
     if longest is None:
         warnings.append("max_ctx_tokens: the cache of this model does not grow without end, so memory sets no limit")

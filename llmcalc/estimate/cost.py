@@ -51,41 +51,60 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
 def cost(
     model: Model, plan: Deployment, work: Workload, *, method: str = "napkin", utilization: float = 1.0, owned: Ownership | None = None
 ) -> Estimate:
-    """USD per million output, input and blended tokens at `work.batch` sequences of `work.ctx` tokens."""
-    hour, price_text = hourly(plan, owned)
+    """USD per million output, input and blended tokens at `work.batch` sequences of `work.ctx` tokens; None without a price."""
+    try:
+        hour, price_text = hourly(plan, owned)
+    except UsageError as problem:
+        if problem.code != "no-price":
+            raise
+        hour, price_text = None, problem.message
     terms = decode.step(model, plan, work, method)
     length = decode.step_time(terms, method)
     busy = Figure("utilization", utilization, "", "--utilization")
-    batch = Figure("batch", work.batch, "", "--batch")
-    rate = time.tokens_per_s.of(batch=batch, step_time_s=length)
-    output = money.usd_per_million_tokens.of(as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=busy)
+    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "--batch"), step_time_s=length)
 
-    def priced(name: str, seconds: float, origin: str) -> Figure:
+    def priced(name: str, seconds: float | None, origin: str) -> Figure | None:
+        if hour is None or seconds is None:
+            return None
         per_token = Figure("seconds_per_token", seconds, "s", origin)
         return money.usd_per_million_from_time.of(as_name=name, usd_per_hour=hour, seconds_per_token=per_token, utilization=busy)
 
-    # Only the reading of the caches grows with the batch; dividing it by the batch leaves it as it is.
-    marginal_s = terms["kv_read_s"].value / work.batch
-    marginal = priced("marginal_usd_per_million", marginal_s, "reading one sequence's cache")
-    fixed = priced("fixed_usd_per_million", length.value / work.batch - marginal_s, "the rest of the step, shared by the batch")
+    # One more sequence brings its own cache to read, and past the critical batch its own arithmetic; the rest is shared.
+    cache_s = terms["kv_read_s"].value / work.batch
+    arithmetic = terms["compute_s"].value or 0
+    binds = arithmetic > terms["weight_read_s"].value
+    own_s = cache_s + (arithmetic / work.batch if binds else 0)
+    marginal = priced("marginal_usd_per_million", own_s, "one sequence's cache" + (" and arithmetic" if binds else ""))
+    fixed = priced("fixed_usd_per_million", length.value / work.batch - own_s, "the rest of the step, shared by the batch")
+    floor = priced("usd_per_million_output_floor", cache_s, "reading one sequence's cache")
     prompt = prefill.workload_prompt(work)
-    found = prefill.terms(model, plan, prompt, work.cached)
-    reading = prefill.length(found)
-    read_cost = None if reading.value is None else priced("usd_per_million_input_tokens", reading.value / prompt, f"prefill of {prompt:,} tokens, per token")
+    reading = prefill.length(prefill.terms(model, plan, prompt, work.cached))
+    per_prompt_token = None if reading.value is None else reading.value / prompt / plan.dp
+    read = priced("usd_per_million_input_tokens", per_prompt_token, f"prefill of {prompt:,} tokens, per token")
     answer = work.output if work.output is not None else prompt
-    blended = (
+    found: dict[str, Figure | None] = {
+        "usd_per_million_output_tokens": None
+        if hour is None
+        else money.usd_per_million_tokens.of(as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=busy),
+        "fixed_usd_per_million": fixed,
+        "marginal_usd_per_million": marginal,
+        "usd_per_million_output_floor": floor,
+        "usd_per_million_input_tokens": read,
+    }
+    output = found["usd_per_million_output_tokens"]
+    found["usd_per_million_blended"] = (
         None
-        if read_cost is None
+        if read is None or output is None
         else money.blended_usd_per_million.of(
             as_name="usd_per_million_blended",
-            input_usd=read_cost,
+            input_usd=read,
             output_usd=output,
             prompt_tokens=Figure("prompt_tokens", prompt, "tokens", "--prompt"),
             output_tokens=Figure("output_tokens", answer, "tokens", "--output-tokens"),
         )
     )
     power = plan.device.power_w
-    energy = (
+    found["energy_joules_per_token"] = (
         None
         if power is None
         else money.joules_per_token.of(
@@ -97,39 +116,28 @@ def cost(
     )
     fitted = decode.fits(model, plan, work)
     warnings = [*fitted.warnings]
-    if read_cost is None:
+    if hour is None:
+        warnings.append(f"every usd_…: {price_text}; give one with --price, in USD per device-hour")
+    elif reading.value is None:
         warnings.append(f"usd_per_million_input_tokens and usd_per_million_blended: {reading.origin}")
-    if energy is None:
+    if power is None:
         warnings.append(f"energy_joules_per_token: no power is recorded for {plan.device.id}")
-    results = {
-        "usd_per_million_output_tokens": output.value,
-        "usd_per_million_input_tokens": read_cost.value if read_cost else None,
-        "usd_per_million_blended": blended.value if blended else None,
-        "usd_per_million_output_floor": marginal.value,
-        "fixed_usd_per_million": fixed.value,
-        "marginal_usd_per_million": marginal.value,
-        "usd_per_hour": hour.value,
-        "energy_joules_per_token": energy.value if energy else None,
-        "tokens_per_s": rate.value,
-        "tpot_s": length.value,
-        "fits": fitted.results["fits"],
-    }
-    figures = {"usd_per_million_output_tokens": output, "fixed_usd_per_million": fixed, "marginal_usd_per_million": marginal}
-    if blended:
-        figures["usd_per_million_blended"] = blended
-    if energy:
-        figures["energy_joules_per_token"] = energy
+    shown = ("usd_per_million_output_tokens", "usd_per_million_output_floor", "fixed_usd_per_million", "usd_per_million_blended", "energy_joules_per_token")
     return Estimate(
-        results=results,
-        figures=figures,
+        results={key: None if figure is None else figure.value for key, figure in found.items()}
+        | {
+            "usd_per_hour": None if hour is None else hour.value,
+            "tokens_per_s": rate.value,
+            "tpot_s": length.value,
+            "fits": fitted.results["fits"],
+        },
+        figures={key: figure for key in shown if (figure := found[key]) is not None},
         assumptions=(
             *decode.assumptions(model, plan),
-            price_text,
+            *(() if hour is None else (price_text,)),
             f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (--utilization 1)",
             f"blended over {prompt:,} prompt and {answer:,} output tokens",
             f"method {method}: ideal rates, so an engine costs more",
         ),
         warnings=tuple(warnings),
     )
-
-

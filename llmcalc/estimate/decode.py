@@ -6,9 +6,11 @@ own intensity. They share every byte count.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from llmcalc.architecture import Model, Weight
+from llmcalc.architecture import Entry, Model
+from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Estimate, capacity, layout, memory
 from llmcalc.figures import Figure, larger, total
@@ -18,6 +20,8 @@ from llmcalc.formulas import memory as f
 from llmcalc.hardware import Device
 from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment, Workload
+from llmcalc.units import rate as speed
+from llmcalc.units import seconds
 
 METHODS = ("napkin", "roofline")
 ACTIVATION_BYTES = 2  # bf16 activations, in every engine's decode
@@ -39,7 +43,7 @@ def bandwidth(device: Device) -> Figure:
 def compute_key(device: Device, fmt: Format) -> tuple[str | None, bool]:
     """(the rate this device multiplies that format at, whether natively). Weight-only formats are dequantised to 16 bits."""
     if fmt.compute in device.compute:
-        return fmt.compute, fmt.compute not in ("bf16", "fp16") or fmt.bits == 16
+        return fmt.compute, fmt.compute not in ("bf16", "fp16") or fmt.bits >= 16
     for key in ("bf16", "fp16", "fp32"):
         if key in device.compute:
             return key, False
@@ -51,15 +55,15 @@ def compute_rate(device: Device, fmt: Format) -> Figure:
     key, native = compute_key(device, fmt)
     if key is None:
         return Figure("flops_per_s", None, "FLOP/s", f"{device.id} has no known compute rate")
-    how = "native" if native else f"{fmt.name} weights are dequantised"
-    return Figure("flops_per_s", device.compute[key], "FLOP/s", f"{device.id}, dense {key} ({how})")
+    how = "" if native else f", {fmt.name} has no rate of its own" if fmt.bits >= 16 else f", {fmt.name} weights are dequantised"
+    return Figure("flops_per_s", device.compute[key], "FLOP/s", f"{device.id}, dense {key}{how}")
 
 
 def link_rate(device: Device) -> tuple[Figure, Figure]:
     """(bytes/s one way, latency of a collective). Errors: no-link."""
     link = device.link
     rate = link.bytes_per_s if link else None
-    if link is None or not rate:
+    if link is None or rate is None:
         raise UsageError(
             "no-link", f"{device.id} has no known link, so what its ranks say to each other cannot be timed", "use --tp 1, or a profile with a link"
         )
@@ -77,33 +81,29 @@ def link_rate(device: Device) -> tuple[Figure, Figure]:
 def communication(model: Model, plan: Deployment, tokens: Any) -> Figure:
     """What the ranks say to each other in one step of `tokens` tokens per group.
 
-    tp: two all-reduces of the hidden state per layer. ep: two all-to-alls per mixture layer, of the tokens times top_k.
-    pp: one hand-over per boundary.
+    tp: an all-reduce of the hidden state behind each mixer and each MLP. Experts dealt over several groups: instead of the
+    latter, two all-to-alls, each rank sending its share of the tokens top_k times. pp: one hand-over per boundary.
     """
     if plan.ranks == 1:
         return Figure("communication_s", 0, "s", "one device talks to nobody")
     rate, latency = link_rate(plan.device)
-    width = Figure("message_bytes", tokens * model.stack.hidden * ACTIVATION_BYTES, "B", "tokens × hidden size × 2 B")
+    hidden = tokens * model.stack.hidden * ACTIVATION_BYTES
+    width = Figure("message_bytes", hidden, "B", "tokens × hidden size × 2 B")
+    mixtures = [layer.mlp for layer in model.stack.layers if layer.mlp and layer.mlp.experts] if plan.dp > 1 else []
     parts = []
     if plan.tp > 1:
         each = time.all_reduce_s.of(
             latency_s=latency, devices=Figure("devices", plan.tp, "", layout.LAYOUT), message_bytes=width, link_bytes_per_s=rate
         )
-        blocks = sum(bool(layer.mixers) + bool(layer.mlp) for layer in model.stack.layers)
+        blocks = sum(bool(layer.mixers) + bool(layer.mlp) for layer in model.stack.layers) - len(mixtures)
         parts.append(time.repeated_s.of(as_name="all_reduces_s", times=Figure("all_reduces", blocks, "", memory.CONFIG), each_s=each))
-    mixtures = [group for group in model.groups if group.layer.mlp and group.layer.mlp.experts]
-    if plan.ep > 1 and mixtures:
-        sent = Figure(
-            "message_bytes",
-            tokens * model.stack.hidden * ACTIVATION_BYTES * max(group.layer.mlp.top_k for group in mixtures if group.layer.mlp),
-            "B",
-            "tokens × top_k × hidden size × 2 B",
-        )
+    if mixtures:
+        sent = Figure("message_bytes", hidden / plan.tp * max(mlp.top_k for mlp in mixtures), "B", "tokens / tp × top_k × hidden size × 2 B")
         each = time.all_to_all_s.of(
             latency_s=latency, devices=Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT), message_bytes=sent, link_bytes_per_s=rate
         )
-        count = 2 * sum(group.count for group in mixtures)
-        parts.append(time.repeated_s.of(as_name="all_to_alls_s", times=Figure("all_to_alls", count, "", memory.CONFIG), each_s=each))
+        count = Figure("all_to_alls", 2 * len(mixtures), "", memory.CONFIG)
+        parts.append(time.repeated_s.of(as_name="all_to_alls_s", times=count, each_s=each))
     if plan.pp > 1:
         hop = time.all_to_all_s.of(
             as_name="hand_over_s", latency_s=latency, devices=Figure("devices", 2, "", layout.LAYOUT), message_bytes=width, link_bytes_per_s=rate
@@ -118,7 +118,8 @@ def communication(model: Model, plan: Deployment, tokens: Any) -> Figure:
 def step(model: Model, plan: Deployment, work: Workload, method: str = "napkin") -> dict[str, Figure]:
     """Every term of one decode step, as Figures; `work.batch` and `work.ctx` may be arrays.
 
-    A pipeline of pp stages works on pp micro-batches at once: each step reads all weights through one tp group at a time.
+    A pipeline of pp stages works on pp micro-batches at once, so each waits for all weights and for its own caches, read by
+    one tp group at a time. `weight_read_bytes` and `kv_read_bytes` are of one micro-batch and one sequence.
     """
     if method not in METHODS:
         raise UsageError("unknown-method", f"{method!r} is not a method", f"use one of {', '.join(METHODS)}")
@@ -133,6 +134,7 @@ def step(model: Model, plan: Deployment, work: Workload, method: str = "napkin")
     found = {
         "kv_read_bytes": kv_bytes,
         "kv_read_s": time.kv_read_s.of(batch=batch, kv_read_bytes=kv_bytes, bandwidth_bytes_per_s=w, devices=tp),
+        "attention_compute_s": _attention_compute(model, plan, ctx, batch, tp),
         "bandwidth": w,
         "flops_per_s": p,
         "communication_s": communication(model, plan, local),
@@ -140,7 +142,7 @@ def step(model: Model, plan: Deployment, work: Workload, method: str = "napkin")
     if method == "napkin":
         found.update(_napkin(model, plan, work, batch, w, p, tp))
     else:
-        found.update(_roofline(model, plan, work, batch, ctx, w, p, tp))
+        found.update(_roofline(model, plan, work, batch, ctx, w, p))
     return found
 
 
@@ -149,81 +151,148 @@ def together(plan: Deployment, work: Workload) -> Any:
     return larger(1, work.batch / plan.pp) if plan.pp > 1 else work.batch
 
 
+def step_params(model: Model) -> Figure:
+    """Parameters that a token of a decode step is multiplied with."""
+    active = memory.active_params(model) - layout.encoder_params(model)
+    return Figure("params", active, "params", "active per token, without the embedding table, with the head")
+
+
+def _attention_compute(model: Model, plan: Deployment, ctx: Figure, batch: Figure, tp: Figure) -> Figure:
+    """Scores and mixing of one micro-batch at the 16-bit rate."""
+    rate = compute_rate(plan.device, memory.compute_format(model)[0])
+    scores = total("attention_flops", "FLOP", tuple(
+        _entry_flops(entry, layers, ctx, batch) for mixer, layers in memory.mixers(model) for entry in mixer.entries
+    ))  # fmt: skip
+    if rate.value is None:
+        return Figure("attention_compute_s", None, "s", rate.origin)
+    return time.work_s.of(as_name="attention_compute_s", work_flops=scores, flops_per_s=rate, devices=tp)
+
+
+def _entry_flops(entry: Entry, layers: int, ctx: Figure, batch: Figure) -> Figure:
+    return compute.decode_attention_flops.of(
+        layers=Figure("layers", layers, "", memory.CONFIG),
+        flops_per_entry=Figure("flops_per_entry", entry.flops, "FLOP", memory.CONFIG),
+        entries=layout.entries_read(entry, ctx),
+        batch=batch,
+    )
+
+
 def _napkin(model: Model, plan: Deployment, work: Workload, batch: Figure, w: Figure, p: Figure, tp: Figure) -> dict[str, Figure]:
     dense, experts = layout.read_weight_bytes(model, plan, together(plan, work))
-    read = time.read_s.of(as_name="dense_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=tp)
+    read = time.read_s.of(as_name="weight_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=tp)
     if experts is not None:
         ranks = Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT)
         routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
-        read = total("weight_read_s", "s", (read, routed))
-    active = Figure("params", memory.active_params(model), "params", "active per token, without the embedding table, with the head")
+        read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), routed))
     if p.value is None:
         math = Figure("compute_s", None, "s", p.origin)
     else:
-        math = time.compute_s.of(params=active, batch=batch, flops_per_s=p, devices=tp)
-    return {
-        "weight_read_bytes": dense if experts is None else total("weight_read_bytes", "B", (dense, experts)),
-        "weight_read_s": read,
-        "compute_s": math,
-    }
+        math = time.compute_s.of(params=step_params(model), batch=batch, flops_per_s=p, devices=tp)
+    return {"weight_read_bytes": read_bytes(plan, dense, experts), "weight_read_s": read, "compute_s": math}
 
 
-def _roofline(
-    model: Model, plan: Deployment, work: Workload, batch: Figure, ctx: Figure, w: Figure, p: Figure, tp: Figure
-) -> dict[str, Figure]:
+def read_bytes(plan: Deployment, dense: Figure, experts: Figure | None) -> Figure:
+    """What all groups read together: each its own dense weights, all of them the experts once."""
+    if plan.dp > 1:
+        dense = f.replicated_bytes.of(as_name=dense.name, held_bytes=dense, copies=Figure("copies", plan.dp, "", layout.LAYOUT))
+    return dense if experts is None else total("weight_read_bytes", "B", (dense, experts))
+
+
+def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx: Figure, w: Figure, p: Figure) -> dict[str, Figure]:
     """The GEMMs one by one, the head, the attention of each kind; weights that quantisers leave alone stay at 16 bits."""
     plain = memory.compute_format(model)[0]
     p16 = compute_rate(plan.device, plain)
     if p.value is None or p16.value is None:
         raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "use --method napkin")
+    width = Figure("bytes_per_value", ACTIVATION_BYTES, "B", "16-bit activations")
     gemms: list[Figure] = []
-    read = flops = 0.0
-    for layers, weight in model_weights(model):
-        if weight.part in ("embedding", "positions") and not (model.stack.tied and weight.part == "embedding"):
-            continue
-        kept_16 = weight.part in ("embedding", "head", "norms", "router") or weight.columns == 1
-        fmt, rate = (plain, p16) if kept_16 and plan.weights.bits < 16 else (plan.weights, p)
-        touched: Any = 1
-        if weight.copies > 1:
-            touched = time.distinct_experts(weight.copies, weight.active, together(plan, work)) if weight.active < weight.copies else weight.copies
-        spread = plan.tp * plan.dp if weight.copies > 1 else plan.tp
-        stored = weight.rows * weight.columns * touched * fmt.bits / 8
-        inputs = 0 if weight.name.endswith(FUSED) else weight.columns
-        moved = stored + batch.value * weight.active * (weight.rows + inputs) * ACTIVATION_BYTES
-        work_flops = 2 * batch.value * (plan.dp if weight.copies > 1 else 1) * weight.rows * weight.columns * weight.active
-        if weight.columns == 1:
-            work_flops = 0 * work_flops
-        each = time.operator_s.of(
-            as_name=weight.name,
-            bytes_moved=Figure("bytes_moved", moved, "B", f"weight [{weight.rows}, {weight.columns}] in {fmt.name} and its activations"),
-            work_flops=Figure("work_flops", work_flops, "FLOP", "2 × batch × rows × columns"),
-            bandwidth_bytes_per_s=Figure("bandwidth_bytes_per_s", w.value * spread, "B/s", w.origin),
-            flops_per_s=Figure("flops_per_s", rate.value * spread, "FLOP/s", rate.origin),
-        )
-        gemms.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=Figure("layers", layers, "", memory.CONFIG), each_s=each))
-        read = read + layers * stored / spread
-        flops = flops + layers * work_flops / spread
-    attention = []
+    dense = routed = math = 0.0
+    for index, (layers, weight) in enumerate(model_weights(model)):
+        head = model.stack.tied and weight in model.stack.embedding[:1]
+        if weight.part in ("embedding", "positions", "encoder") and not head:
+            continue  # a row is looked up; an encoder has run before
+        kept_16 = head or weight.part in ("head", "norms", "router") or weight.columns == 1
+        fmt, rate = (plain, p16) if kept_16 and plan.weights.bits < plain.bits else (plan.weights, p)
+        if isinstance(plan.weights, Checkpoint):
+            fmt = plan.weights.of(index)
+            rate = compute_rate(plan.device, fmt)
+        chosen = layout.routed(weight)
+        spread = plan.tp * plan.dp if chosen else plan.tp
+        bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
+        params = Figure("params", weight.rows * weight.columns, "params", f"{weight.rows} × {weight.columns}")
+        if chosen:
+            touched = time.distinct_experts.of(
+                experts=Figure("experts", weight.copies, "", memory.CONFIG),
+                top_k=Figure("top_k", weight.active, "", memory.CONFIG),
+                tokens=Figure("tokens", together(plan, work), "tokens", batch.origin),
+            )
+            stored = f.expert_read_bytes.of(params_per_expert=params, distinct_experts=touched, bits_per_weight=bits)
+        else:
+            stored = f.weight_bytes.of(params=params, bits_per_weight=bits)
+        times = Figure("layers", layers, "", memory.CONFIG)
+        if weight.columns == 1:  # a norm or a bias is applied while its neighbour's output passes by: no traffic of its own
+            each = time.read_s.of(bytes_read=stored, bandwidth_bytes_per_s=w, devices=Figure("devices", spread, "", layout.LAYOUT))
+        else:
+            origin = f"{batch.origin} × top_k" if chosen else batch.origin
+            tokens = Figure("tokens", batch.value * (weight.active * plan.dp if chosen else weight.copies), "tokens", origin)
+            values = Figure("values_in_and_out", weight.rows + (0 if weight.name.endswith(FUSED) else weight.columns), "", params.origin)
+            flops = compute.dense_flops.of(params=params, tokens=tokens)
+            each = time.operator_s.of(
+                bytes_moved=compute.gemm_bytes.of(weight_bytes=stored, tokens=tokens, values_in_and_out=values, bytes_per_value=width),
+                work_flops=flops,
+                bandwidth_bytes_per_s=_together(w, spread),
+                flops_per_s=_together(rate, spread),
+            )
+            math = math + layers * flops.value / (rate.value * spread)
+        gemms.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=each))
+        if chosen:
+            routed = routed + layers * stored.value
+        else:
+            dense = dense + layers * stored.value
+    experts = Figure("expert_read_bytes", routed, "B", "experts that the step touches, at their formats")
+    once = Figure("dense_read_bytes", dense, "B", "every other weight that a step touches, at their formats")
+    tp, ranks = (Figure("devices", count, "", layout.LAYOUT) for count in (plan.tp, plan.tp * plan.dp))
+    read = time.read_s.of(as_name="dense_read_s", bytes_read=once, bandwidth_bytes_per_s=w, devices=tp)
+    from_experts = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
+    mixture = any(layout.routed(weight) for _, weight in model_weights(model))
+    return {
+        "weight_read_bytes": read_bytes(plan, once, experts if mixture else None),
+        "weight_read_s": total("weight_read_s", "s", (read, from_experts)) if mixture else replace(read, name="weight_read_s"),
+        "compute_s": Figure("compute_s", math, "s", "matrix products, each at the rate of its format"),
+        "gemms_s": total("gemms_s", "s", tuple(gemms)),
+        "attention_s": _attention(model, plan, ctx, batch, w, p16),
+    }
+
+
+def _together(rate: Figure, ranks: int) -> Figure:
+    """The rate of several ranks."""
+    return rate if ranks == 1 else replace(rate, value=rate.value * ranks, origin=f"{ranks} × {rate.origin}")
+
+
+def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, w: Figure, p16: Figure) -> Figure:
+    """The attention kernels, each the longer of reading its cache and computing on it, and the reading of states."""
+    plain = memory.state_format(model, plan.kv)
+    parts = []
     for mixer, layers in memory.mixers(model):
         for entry in mixer.entries:
-            kept = memory.cached(entry, ctx).value
-            attended = kept if entry.reads is None else f.tokens_in_window(kept, entry.reads)
-            attention.append(
-                compute.decode_attention_flops.of(
-                    layers=Figure("layers", layers, "", memory.CONFIG),
-                    flops_per_entry=Figure("flops_per_entry", entry.flops, "FLOP", memory.CONFIG),
-                    entries=Figure("entries", attended, "", "cached"),
-                    batch=batch,
+            held = layout.entry_bytes(mixer, entry, layers, plan, layout.entries_read(entry, ctx))
+            parts.append(
+                time.operator_s.of(
+                    as_name=f"{mixer.kind}_attention_s",
+                    bytes_moved=f.batch_bytes.of(bytes_per_sequence=held, batch=batch),
+                    work_flops=_entry_flops(entry, layers, ctx, batch),
+                    bandwidth_bytes_per_s=_together(w, plan.tp),
+                    flops_per_s=_together(p16, plan.tp),
                 )
             )
-    scores = total("attention_flops", "FLOP", tuple(attention))
-    return {
-        "weight_read_bytes": Figure("weight_read_bytes", read * plan.tp, "B", "every weight that a step touches, once"),
-        "weight_read_s": time.read_s.of(bytes_read=Figure("bytes_read", read, "B", "weights, per device"), bandwidth_bytes_per_s=w, devices=Figure("devices", 1)),
-        "compute_s": time.work_s.of(as_name="compute_s", work_flops=Figure("work_flops", flops, "FLOP", "GEMMs, per device"), flops_per_s=p, devices=Figure("devices", 1)),
-        "gemms_s": total("gemms_s", "s", tuple(gemms)),
-        "attention_compute_s": time.work_s.of(as_name="attention_compute_s", work_flops=scores, flops_per_s=p16, devices=tp),
-    }
+        for state in memory.state_figures(mixer, layers, plain):
+            everybody = f.batch_bytes.of(bytes_per_sequence=state, batch=batch)
+            parts.append(
+                time.read_s.of(
+                    as_name=state.name.replace("bytes", "read_s"), bytes_read=everybody, bandwidth_bytes_per_s=w, devices=Figure("devices", plan.tp, "", layout.LAYOUT)
+                )
+            )
+    return total("attention_s", "s", tuple(parts))
 
 
 def step_time(terms: dict[str, Figure], method: str) -> Figure:
@@ -231,13 +300,13 @@ def step_time(terms: dict[str, Figure], method: str) -> Figure:
     if method == "napkin":
         math = terms["compute_s"]
         return time.napkin_step_s.of(
+            as_name="step_time_s",
             kv_read_s=terms["kv_read_s"],
             weight_read_s=terms["weight_read_s"],
             compute_s=math if math.value is not None else Figure("compute_s", 0, "s", math.origin),
             communication_s=terms["communication_s"],
         )
-    attention = Figure("attention_s", larger(terms["kv_read_s"].value, terms["attention_compute_s"].value), "s", "the longer of reading and computing", None, (terms["kv_read_s"], terms["attention_compute_s"]))
-    return total("step_time_s", "s", (terms["gemms_s"], attention, terms["communication_s"]))
+    return total("step_time_s", "s", (terms["gemms_s"], terms["attention_s"], terms["communication_s"]))
 
 
 def critical_batch(model: Model, plan: Deployment) -> Figure:
@@ -255,14 +324,16 @@ def critical_batch(model: Model, plan: Deployment) -> Figure:
     )
 
 
-def bound(terms: dict[str, Figure]) -> str:
-    """What the step waits for most: the caches, the weights, arithmetic, or the link."""
-    arithmetic = terms["compute_s"].value or 0
-    shares = {
-        "memory-kv": terms["kv_read_s"].value,
-        "compute" if arithmetic > terms["weight_read_s"].value else "memory-weights": max(arithmetic, terms["weight_read_s"].value),
-        "communication": terms["communication_s"].value,
-    }
+def bound(terms: dict[str, Figure], method: str = "napkin") -> str:
+    """What the step waits for most: the caches, the weights, arithmetic, or the link. The napkin knows no arithmetic of attention."""
+    value = {name: figure.value or 0 for name, figure in terms.items()}
+    attention = value["attention_compute_s"] if method == "roofline" else 0
+    shares = {"memory-weights": 0.0, "memory-kv": 0.0, "compute": 0.0, "communication": value["communication_s"]}
+    for memory_bound, read, math in (
+        ("memory-weights", value["weight_read_s"], value["compute_s"]),
+        ("memory-kv", value["kv_read_s"], attention),
+    ):
+        shares["compute" if math > read else memory_bound] += max(math, read)
     return max(shares, key=lambda name: shares[name])
 
 
@@ -281,13 +352,15 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     value = {key: figure.value for key, figure in terms.items()}
     w = terms["bandwidth"]
     p = terms["flops_per_s"]
-    ranks = Figure("devices", plan.tp, "", layout.LAYOUT)
+    ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
     rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "--batch"), step_time_s=length)
     critical = critical_batch(model, plan)
-    bytes_read = value["weight_read_bytes"] + work.batch * value["kv_read_bytes"]
-    flops = compute.dense_flops(memory.active_params(model), work.batch)
-    single = read_all(model, plan)
-    crossover = time.kv_crossover_batch.of(weight_read_bytes=terms["weight_read_bytes"], kv_read_bytes=terms["kv_read_bytes"]) if value["kv_read_bytes"] else None
+    tokens = together(plan, work)
+    bytes_read = value["weight_read_bytes"] + tokens * value["kv_read_bytes"]
+    flops = compute.dense_flops(step_params(model).value, tokens)
+    alone = step(model, plan, Workload(work.ctx, 1), method)["weight_read_s"]
+    single = time.tokens_per_s.of(batch=Figure("batch", 1, "", "one sequence"), step_time_s=alone)
+    crossover = kv_crossover(model, plan, work, method) if value["kv_read_bytes"] else None
     ceiling = (
         time.ceiling_tokens_per_s.of(bandwidth_bytes_per_s=w, devices=ranks, bytes_per_token=terms["kv_read_bytes"]) if value["kv_read_bytes"] else None
     )
@@ -297,6 +370,8 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         warnings.append(f"compute_s and critical_batch: {p.origin}, so arithmetic is not in the step time")
     if crossover is None:
         warnings.append("kv_crossover_batch and ceiling_tokens_per_s: this model reads no cache")
+    if method == "napkin" and (value["attention_compute_s"] or 0) > value["kv_read_s"]:
+        warnings.append("computing attention takes longer than reading the caches here; --method roofline counts it, the napkin does not")
     results = {
         "step_time_s": length.value,
         "tpot_s": length.value,
@@ -307,7 +382,7 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         "compute_s": value["compute_s"],
         "communication_s": value["communication_s"],
         "overhead_s": 0,
-        "bound": bound(terms),
+        "bound": bound(terms, method),
         "critical_batch": critical.value,
         "kv_crossover_batch": crossover.value if crossover else None,
         "ceiling_tokens_per_s": ceiling.value if ceiling else None,
@@ -331,19 +406,33 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     )
 
 
-def read_all(model: Model, plan: Deployment) -> Figure:
-    """Steps per second if nothing but the weights had to be read, for one sequence."""
-    dense, experts = layout.read_weight_bytes(model, plan, 1)
-    read = dense if experts is None else total("weight_read_bytes", "B", (dense, experts))
-    return time.ceiling_tokens_per_s.of(
-        bandwidth_bytes_per_s=bandwidth(plan.device), devices=Figure("devices", plan.tp, "", layout.LAYOUT), bytes_per_token=read
-    )
+def kv_crossover(model: Model, plan: Deployment, work: Workload, method: str) -> Figure:
+    """Sequences whose caches take as long to read as the weights, which in a mixture are more for a larger batch.
+
+    The weights read grow ever more slowly with the batch, so repeating "weights over cache" closes in on the one solution.
+    """
+    batch = work.batch
+    for _ in range(200):
+        terms = step(model, plan, Workload(work.ctx, batch), method)
+        weights = terms["weight_read_bytes"]
+        if plan.pp > 1:
+            weights = f.replicated_bytes.of(held_bytes=weights, copies=Figure("micro_batches", plan.pp, "", layout.LAYOUT))
+        found = time.kv_crossover_batch.of(weight_read_bytes=weights, kv_read_bytes=terms["kv_read_bytes"])
+        if abs(found.value - batch) <= 1e-9 * batch or not _mixture(model):
+            break
+        batch = found.value
+    return found
+
+
+def _mixture(model: Model) -> bool:
+    return any(group.layer.mlp and group.layer.mlp.experts for group in model.groups)
 
 
 def fits(model: Model, plan: Deployment, work: Workload) -> Estimate:
-    """The verdict of `fit`; where the device's memory is not known, no verdict and a warning."""
+    """The verdict of `fit`, without its remarks on the context; where the device's memory is not known, no verdict and a warning."""
     try:
-        return capacity.fit(model, plan, work)
+        found = capacity.fit(model, plan, work)
+        return replace(found, warnings=tuple(text for text in found.warnings if not text.startswith("max_ctx_tokens")))
     except UsageError as problem:
         return Estimate({"fits": None, "max_batch": None}, {}, warnings=(f"fits: {problem.message}",))
 
@@ -352,11 +441,16 @@ def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
     """The layout and formats in words."""
     said = [f"weights in {plan.weights.name}, KV in {plan.kv.name}"]
     key, native = compute_key(plan.device, plan.weights)
-    if key and not native and plan.weights.bits < 16:
-        said.append(f"{plan.device.id} multiplies {plan.weights.name} weights at its {key} rate, dequantised")
+    if key and not native:
+        how = "dequantised" if plan.weights.bits < 16 else f"{plan.weights.name} has no rate of its own"
+        said.append(f"{plan.device.id} multiplies {plan.weights.name} weights at its {key} rate: {how}")
     if plan.ranks > 1:
         said.append(f"{plan.ranks} ranks: tp {plan.tp}, pp {plan.pp}, ep {plan.ep}" + (f", attention in {plan.dp} groups" if plan.dp > 1 else ""))
-    if any(group.layer.mlp and group.layer.mlp.experts for group in model.groups):
+        rate, latency = link_rate(plan.device)
+        said.append(f"{rate.origin}: {speed(rate.value)}, {seconds(latency.value)} per collective")
+        if plan.ranks > plan.device.devices_per_node:
+            said.append(f"{plan.ranks} ranks talk at that rate, though a node has {plan.device.devices_per_node}: slower links between nodes are not modelled")
+    if _mixture(model):
         said.append("experts are drawn evenly and independently for each token")
     return tuple(said)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmcalc.architecture import Attention, Model
+from llmcalc.architecture import Attention, Entry, Model, Weight
+from llmcalc.checkpoint import Checkpoint
 from llmcalc.estimate import memory
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, time
@@ -22,33 +23,51 @@ def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
     )
 
 
+def entries_read(entry: Entry, ctx: Figure) -> Figure:
+    """Cache entries that one query reads: all that are kept, or the best of them."""
+    kept = memory.cached(entry, ctx)
+    if entry.reads is None:
+        return kept
+    return f.tokens_in_window.of(as_name="read_tokens", ctx_tokens=kept, window_tokens=Figure("top_k", entry.reads, "tokens", memory.CONFIG))
+
+
+def entry_bytes(mixer: Attention, entry: Entry, layers: int, plan: Deployment, kept: Figure) -> Figure:
+    """Bytes of `kept` entries over all ranks that hold a copy of them."""
+    size = memory.entry_bytes(entry, layers, plan.kv)
+    held = f.cache_bytes.of(as_name=f"{mixer.kind}_cache_bytes", bytes_per_token=size, cached_tokens=kept)
+    copies = kv_replication(mixer, plan) if plan.tp > 1 else None
+    if copies is None or copies.value == 1:
+        return held
+    return f.replicated_bytes.of(as_name=held.name, held_bytes=held, copies=copies)
+
+
 def sequence_bytes(model: Model, plan: Deployment, ctx: Figure, *, reads: bool = False) -> Figure:
     """Cache and state of one sequence over all ranks that hold a part of it; with `reads`, what one decode step reads of it."""
     plain = memory.state_format(model, plan.kv)
     parts: list[Figure] = []
     for mixer, layers in memory.mixers(model):
         for entry in mixer.entries:
-            if not entry.stored and not reads:
-                continue
-            kept = memory.cached(entry, ctx)
-            if reads and entry.reads is not None:
-                kept = f.tokens_in_window.of(as_name="read_tokens", ctx_tokens=kept, window_tokens=Figure("top_k", entry.reads, "tokens", memory.CONFIG))
-            held = f.cache_bytes.of(
-                as_name=f"{mixer.kind}_cache_bytes", bytes_per_token=memory.entry_bytes(entry, layers, plan.kv), cached_tokens=kept
-            )
-            if plan.tp > 1:
-                copies = kv_replication(mixer, plan)
-                if copies.value != 1:
-                    held = f.replicated_bytes.of(as_name=held.name, held_bytes=held, copies=copies)
-            parts.append(held)
+            if entry.stored or reads:
+                kept = entries_read(entry, ctx) if reads else memory.cached(entry, ctx)
+                parts.append(entry_bytes(mixer, entry, layers, plan, kept))
         parts += memory.state_figures(mixer, layers, plain)
     return parts[0] if len(parts) == 1 else total("kv_read_bytes" if reads else "kv_bytes_per_sequence", "B", tuple(parts))
 
 
+def routed(weight: Weight) -> bool:
+    """Whether a weight belongs to experts that are chosen token by token."""
+    return weight.part == "experts" and weight.copies > 1
+
+
 def weight_split(model: Model) -> tuple[int, int]:
     """(parameters every rank group needs, parameters of routed experts) of the language model."""
-    experts = sum(layers * weight.params for layers, weight in model_weights(model) if weight.part == "experts" and weight.copies > 1)
+    experts = sum(layers * weight.params for layers, weight in model_weights(model) if routed(weight))
     return memory.language_params(model) - experts, experts
+
+
+def encoder_params(model: Model) -> int:
+    """Parameters of an encoder: they read the input once, and no decode step touches them."""
+    return sum(layers * weight.params for layers, weight in model_weights(model) if weight.part == "encoder")
 
 
 def tower_params(model: Model) -> int:
@@ -58,36 +77,46 @@ def tower_params(model: Model) -> int:
 
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
     """Weights over all ranks: experts once, the rest once per data-parallel group. Towers are held but never read by a decode step."""
-    dense, experts = weight_split(model)
-    bits = Figure("bits_per_weight", plan.weights.bits, "bit", plan.weights.name)
-    rest = f.weight_bytes.of(as_name="dense_weight_bytes", params=Figure("params", dense + tower_params(model), "params", memory.CONFIG), bits_per_weight=bits)
+    _, experts = weight_split(model)
+    rest = memory.weight_bytes(model, plan.weights, "dense_weight_bytes", lambda weight: not routed(weight), towers=True)
     if plan.dp > 1:
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
     if not experts:
         return Figure("weight_bytes", rest.value, rest.unit, rest.origin, rest.formula, rest.inputs)
-    routed = f.weight_bytes.of(as_name="expert_weight_bytes", params=Figure("params", experts, "params", memory.CONFIG), bits_per_weight=bits)
-    return total("weight_bytes", "B", (rest, routed))
+    dealt = memory.weight_bytes(model, plan.weights, "expert_weight_bytes", routed)
+    return total("weight_bytes", "B", (rest, dealt))
+
+
+def expert_bits(model: Model, plan: Deployment, experts: int, params: int) -> Figure:
+    """Bits per parameter of the mixtures with that many experts: the format's, or what the checkpoint takes for them."""
+    if not isinstance(plan.weights, Checkpoint):
+        return Figure("bits_per_weight", plan.weights.bits, "bit", plan.weights.name)
+
+    def chosen(weight: Weight) -> bool:
+        return routed(weight) and weight.copies == experts
+
+    held = memory.weight_bytes(model, plan.weights, "expert_weight_bytes", chosen)
+    return f.effective_bits.of(as_name="bits_per_weight", weight_bytes=held, params=Figure("params", params, "params", memory.CONFIG))
 
 
 def read_weight_bytes(model: Model, plan: Deployment, tokens: Any) -> tuple[Figure, Figure | None]:
-    """(dense weights, expert weights) that a step of `tokens` tokens reads, each once.
+    """(dense weights of one rank group, expert weights of all) that a step of `tokens` tokens reads, each once.
 
     A mixture reads the experts that the tokens are expected to touch between them, not all and not only those of one token.
     """
-    dense, _ = weight_split(model)
-    bits = Figure("bits_per_weight", plan.weights.bits, "bit", plan.weights.name)
-    rest = f.weight_bytes.of(as_name="dense_read_bytes", params=Figure("params", dense, "params", memory.CONFIG), bits_per_weight=bits)
+    rest = memory.weight_bytes(model, plan.weights, "dense_read_bytes", lambda weight: not routed(weight) and weight.part != "encoder")
     kinds: dict[tuple[int, int], int] = {}
     for group in model.groups:
         mlp = group.layer.mlp
         for weight in group.layer.all_weights:
-            if weight.part == "experts" and weight.copies > 1:
+            if routed(weight):
                 top_k = mlp.top_k if mlp else weight.active
                 kinds[weight.copies, top_k] = kinds.get((weight.copies, top_k), 0) + group.count * weight.rows * weight.columns
     if not kinds:
         return rest, None
     parts = []
     for (experts, top_k), per_expert in kinds.items():
+        bits = expert_bits(model, plan, experts, per_expert * experts)
         touched = time.distinct_experts.of(
             experts=Figure("experts", experts, "", memory.CONFIG),
             top_k=Figure("top_k", top_k, "", memory.CONFIG),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from llmcalc import formats
+from llmcalc import checkpoint, formats
 from llmcalc.architecture import Attention, Entry, Model, Weight
+from llmcalc.checkpoint import Checkpoint
+from llmcalc.errors import ConfigError, UsageError, printable
 from llmcalc.estimate import Estimate
 from llmcalc.figures import Figure, total
 from llmcalc.formats import Format
@@ -35,28 +37,35 @@ def kv_format(model: Model, name: str) -> tuple[Format, str]:
         return formats.find(name, kv=True), "asked for"
     scheme = kv_scheme(model.quantization)
     if scheme:
-        return formats.find(scheme, kv=True), "the checkpoint's KV scheme"
+        try:
+            return formats.find(scheme, kv=True), "the checkpoint's KV scheme"
+        except UsageError:
+            message = f"the checkpoint's KV scheme {printable(scheme, 40)!r} is none that llmcalc knows"
+            raise ConfigError("unknown-kv-scheme", message, "name one with --kv-dtype, such as --kv-dtype fp8") from None
     found, assumed = compute_format(model)
     return found, assumed or f"the checkpoint's dtype ({model.dtype})"
 
 
 def kv_scheme(quantization: Mapping[str, Any] | None) -> str | None:
-    """The KV format that a quantised checkpoint states: compressed-tensors kv_cache_scheme, ModelOpt kv_cache_quant_algo."""
+    """The KV format that a quantised checkpoint states, or None. What its weights are says nothing about it.
+
+    compressed-tensors and newer ModelOpt: kv_cache_scheme; ModelOpt, also in hf_quant_config.json: kv_cache_quant_algo;
+    Quark: a kv_cache_group, whose one format is fp8.
+    """
     if not quantization:
         return None
-    blocks = [quantization, quantization.get("quantization")]
-    for block in blocks:
+    for block in (quantization, quantization.get("quantization")):
         if not isinstance(block, Mapping):
             continue
-        algo = block.get("kv_cache_quant_algo")
+        algo, scheme, export = (block.get(key) for key in ("kv_cache_quant_algo", "kv_cache_scheme", "export"))
         if isinstance(algo, str) and algo.lower() not in ("", "none"):
             return algo.lower().removesuffix("_affine")
-        scheme = block.get("kv_cache_scheme")
         if isinstance(scheme, Mapping) and scheme.get("num_bits") is not None:
-            kind = "fp" if scheme.get("type") == "float" else "int"
-            return f"{kind}{scheme['num_bits']}"
-        if isinstance(scheme, str):
+            return f"{'fp' if scheme.get('type') == 'float' else 'int'}{scheme['num_bits']}"
+        if isinstance(scheme, str) and scheme.lower() not in ("", "none"):
             return scheme.lower()
+        if isinstance(export, Mapping) and export.get("kv_cache_group"):
+            return "fp8"
     return None
 
 
@@ -258,26 +267,83 @@ def active_params(model: Model, *, embedding: bool = False) -> int:
 
 
 def weight_format(model: Model, name: str) -> tuple[Format, str]:
-    """The format for `--weights name` and where it comes from."""
+    """The format for `--weights name` and where it comes from. Errors (ConfigError): unknown-quantization, bad-quantization."""
     if name.lower() != "auto":
         return formats.find(name), "asked for; it applies to every parameter"
-    found, assumed = compute_format(model)
-    return found, assumed or f"the checkpoint's dtype ({model.dtype})"
+    plain, assumed = compute_format(model)
+    shipped = checkpoint.read(model, plain)
+    if shipped is None:
+        return plain, assumed or f"the checkpoint's dtype ({model.dtype})"
+    if model.quantization:
+        return shipped, f"as the checkpoint ships: {shipped.note or 'no parameter is quantised'}; the rest in {plain.name}"
+    if shipped.name != plain.name:
+        return shipped, f"the config states no dtype, and files of model type {model.model_type} hold fp32"
+    return shipped, assumed or f"the checkpoint's dtype ({model.dtype})"
+
+
+def weight_bytes(model: Model, fmt: Format, name: str, chosen: Callable[[Weight], bool], *, towers: bool = False) -> Figure:
+    """Bytes of the chosen weights of the language model, and of the towers: in one format, or each as the checkpoint stores it."""
+    pairs = model_weights(model)
+    if isinstance(fmt, Checkpoint):
+        held = sum(checkpoint.size(weight, kept) for (_, weight), kept in zip(pairs, fmt.language, strict=True) if chosen(weight))
+        if towers:
+            held += (
+                sum(checkpoint.size(weight, kept) for weight, kept in zip(model.towers or (), fmt.towers, strict=True)) + fmt.buffer_bytes
+            )
+        return Figure(name, whole(held), "B", f"as the checkpoint stores them ({fmt.name})")
+    params = sum(layers * weight.params for layers, weight in pairs if chosen(weight))
+    params += sum(weight.params for weight in model.towers or ()) if towers else 0
+    bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
+    return f.weight_bytes.of(as_name=name, params=Figure("params", params, "params", CONFIG), bits_per_weight=bits)
+
+
+def stored_figure(weight: Weight, kept: tuple[checkpoint.Kept, ...]) -> Figure:
+    """Bytes of one weight as the checkpoint stores it, scheme by scheme."""
+    parts = [
+        f.stored_bytes.of(
+            {"matrices": Figure("matrices", part.matrices, "", CONFIG)}
+            | {key: Figure(key, value, "", part.scheme.name) for key, value in part.scheme.inputs(weight.rows, weight.columns).items()},
+            as_name=f"{weight.name}_bytes",
+        )
+        for part in kept
+    ]
+    return parts[0] if len(parts) == 1 else total(f"{weight.name}_bytes", "B", tuple(parts))
 
 
 def weights(model: Model, weights_format: str = "auto") -> Estimate:
-    """Parameters by part, and their bytes."""
-    fmt, origin = weight_format(model, weights_format)
+    """Parameters by part, and their bytes; bytes are None where nobody knows the checkpoint's quantiser."""
+    warnings = list(model.notes)
+    fmt: Format | None
+    try:
+        fmt, origin = weight_format(model, weights_format)
+    except ConfigError as problem:
+        fmt, origin = None, problem.message
+        warnings.append(f"weight_bytes and bits_per_weight: {problem.message}; {problem.hint}")
+    shipped = fmt if isinstance(fmt, Checkpoint) else None
     by_part: dict[str, list[Figure]] = {}
+    mtp_bytes: int | float | None
+    sizes: dict[str, list[Figure]] = {}
     active: dict[str, int] = {}
-    for layers, weight in model_weights(model):
-        by_part.setdefault(weight.part, []).append(_weight_figure(weight, layers))
+    towers: dict[str, int] = {}
+
+    def add(layers: int, weight: Weight, kept: tuple[checkpoint.Kept, ...] | None) -> None:
+        params = _weight_figure(weight, layers)
+        by_part.setdefault(weight.part, []).append(params)
+        if kept is not None:
+            sizes.setdefault(weight.part, []).append(stored_figure(weight, kept))
+        elif fmt is not None:
+            bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
+            sizes.setdefault(weight.part, []).append(f.weight_bytes.of(as_name=f"{weight.name}_bytes", params=params, bits_per_weight=bits))
+
+    for index, (layers, weight) in enumerate(model_weights(model)):
+        add(layers, weight, shipped.language[index] if shipped else None)
         active[weight.part] = active.get(weight.part, 0) + layers * weight.active_params
     active.pop("embedding", None)
-    towers: dict[str, int] = {}
-    for weight in model.towers or ():
-        by_part.setdefault(weight.part, []).append(_weight_figure(weight, 1))
+    for index, weight in enumerate(model.towers or ()):
+        add(1, weight, shipped.towers[index] if shipped else None)
         towers[weight.part] = towers.get(weight.part, 0) + weight.params
+    for name, elements, each in shipped.buffers if shipped else ():
+        sizes.setdefault("router", []).append(Figure(f"{name} bytes", elements * each, "B", "in the file, and no parameter"))
     language = total(
         "language_params",
         "params",
@@ -286,22 +352,30 @@ def weights(model: Model, weights_format: str = "auto") -> Estimate:
     tower_params = None if model.towers is None else sum(towers.values())
     total_params = None if tower_params is None else language.value + tower_params
     counted = Figure("params", language.value if total_params is None else total_params, "params", "sum", None, (language,))
-    size = f.weight_bytes.of(params=counted, bits_per_weight=Figure("bits_per_weight", fmt.bits, "bit", fmt.name))
+    size: Figure | None = None
+    bits: Figure | None = None
+    if shipped:
+        size = total("weight_bytes", "B", tuple(total(f"{part}_bytes", "B", tuple(found)) for part, found in sizes.items()))
+        bits = f.effective_bits.of(as_name="bits_per_weight", weight_bytes=size, params=counted)
+    elif fmt:
+        bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
+        size = f.weight_bytes.of(params=counted, bits_per_weight=bits)
     rows = [
         {
             "part": part,
             "params": sum(figure.value for figure in by_part[part]),
             "active_params": active.get(part, 0) if part not in towers else 0,
-            "bytes": whole(sum(figure.value for figure in by_part[part]) * fmt.bits / 8),
+            "bytes": whole(sum(figure.value for figure in sizes[part])) if part in sizes else None,
         }
         for part in sorted(by_part, key=lambda part: PARTS.index(part) if part in PARTS else len(PARTS))
     ]
     mtp = sum(weight.params for weight in model.stack.mtp)
-    warnings = list(model.notes)
+    if shipped:
+        mtp_bytes = whole(sum(checkpoint.size(weight, kept) for weight, kept in zip(model.stack.mtp, shipped.mtp, strict=True)))
+    else:
+        mtp_bytes = whole(f.weight_bytes(mtp, fmt.bits)) if fmt else None
     if total_params is None:
         warnings.append("tower_params and total_params: the shape of the tower is not read; bytes are of the language model alone")
-    if model.quantization is not None and weights_format.lower() == "auto":
-        warnings.append("the checkpoint is quantised; --weights auto counts its parameters at the dtype it computes in")
     results = {
         "language_params": language.value,
         "tower_params": tower_params,
@@ -309,15 +383,16 @@ def weights(model: Model, weights_format: str = "auto") -> Estimate:
         "active_params": active_params(model),
         "active_params_with_embedding": active_params(model, embedding=True),
         "embedding_params": sum(weight.params for weight in model.stack.embedding),
-        "weight_bytes": size.value,
-        "bits_per_weight": fmt.bits,
+        "weight_bytes": size.value if size else None,
+        "bits_per_weight": bits.value if bits else None,
         "mtp_params": mtp,
+        "mtp_bytes": mtp_bytes,
     }
     return Estimate(
         results=results,
-        figures={"weight_bytes": size},
+        figures={"weight_bytes": size} if size else {"language_params": language},
         rows=tuple(rows),
-        inputs={"weights": fmt.name, "bits_per_weight": fmt.bits},
-        assumptions=(f"weights in {fmt.name}: {origin}",),
+        inputs={"weights": fmt.name if fmt else "auto", "bits_per_weight": bits.value if bits else None},
+        assumptions=(f"weights in {fmt.name}: {origin}",) if fmt else (),
         warnings=tuple(warnings),
     )

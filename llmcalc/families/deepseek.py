@@ -293,9 +293,8 @@ def deepseek_v4(c: Config) -> Stack:
         raise c.fail("num_key_value_heads", c.get("num_key_value_heads"), "1")
     c.dismiss("qk_rope_head_dim")  # a part of head_dim
     c.dismiss("attention_bias")  # in the class, which does not use it
-    c.dismiss(
-        "num_hash_layers"
-    )  # their int64 tables [vocab, top k] are no parameters, and the gate is there all the same
+    # The first layers route by int64 tables [vocab, top k] instead of a balancing bias; the gate is there all the same.
+    hashed = min(c.maybe("num_hash_layers", least=0) or 0, c.layers)
     for kind in c.words("mlp_layer_types") or ():
         if kind not in ("hash_moe", "moe"):
             raise c.fail("mlp_layer_types", kind, "hash_moe or moe")
@@ -337,6 +336,10 @@ def deepseek_v4(c: Config) -> Stack:
         per_layer=lambda _: mix,
         outside=head,
         mtp=tuple(weight._replace(part="mtp") for weight in ahead),
+        buffers=(
+            ("hash routing table", hashed * c.count("vocab_size") * mixture.top_k, 8),
+            ("balancing bias", (c.layers - hashed) * mixture.experts, 4),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from llmcalc.architecture import FULL, Span, Stack, Weight, decoder, every, layer_types, spans
 from llmcalc.attention import gqa
-from llmcalc.config import Config
+from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
 from llmcalc.mlp import dense
 
@@ -101,7 +101,7 @@ def ernie(c: Config) -> Stack:
 @family("exaone")
 def exaone(c: Config) -> Stack:
     """EXAONE 3: Llama under older names."""
-    return decoder(c, gqa.uniform(c), gated(c, bias=False))
+    return decoder(c, gqa.uniform(c), gated(c, bias=False), layers=c.count("num_hidden_layers", "num_layers", most=MOST_LAYERS))
 
 
 @family("exaone4")
@@ -135,6 +135,8 @@ def nanochat(c: Config) -> Stack:
 @family("apertus")
 def apertus(c: Config) -> Stack:
     """xIELU: two learned numbers per MLP."""
+    if not c.flag("qk_norm", default=True):
+        raise c.fail("qk_norm", False, "true")
     numbers = (Weight("act_fn.alpha_p", "mlp", 1), Weight("act_fn.alpha_n", "mlp", 1))
     return decoder(
         c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False), per_layer=lambda _: numbers

@@ -11,6 +11,12 @@ def dense_flops(params, tokens):  # type: ignore[no-untyped-def]
     return 2 * params * tokens
 
 
+@formula(unit="B", ref="jax-ml/scaling-book roofline.md")
+def gemm_bytes(weight_bytes, tokens, values_in_and_out, bytes_per_value):  # type: ignore[no-untyped-def]
+    """A matrix product reads its weights once, and the activations that each token brings and takes. [B]"""
+    return weight_bytes + tokens * values_in_and_out * bytes_per_value
+
+
 @formula(unit="FLOP", ref="arXiv:2205.14135")
 def decode_attention_flops(layers, flops_per_entry, entries, batch):  # type: ignore[no-untyped-def]
     """Scores and mixing of one query token per sequence over its cache entries. [FLOP]"""
@@ -29,7 +35,7 @@ def prefill_attention_flops(layers, flops_per_pair, pairs):  # type: ignore[no-u
     return layers * flops_per_pair * pairs
 
 
-@formula(unit="factor")
+@formula(unit="copies", ref="vLLM: ceil(KV heads / tp) heads on each rank")
 def kv_replication(kv_heads, tensor_parallel):  # type: ignore[no-untyped-def]
     """How many times a cache is held when KV heads are dealt to ranks: a head cannot be cut, a latent is one head. [1]"""
     return -(-kv_heads // tensor_parallel) * tensor_parallel / kv_heads

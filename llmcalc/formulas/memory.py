@@ -92,6 +92,24 @@ def weight_bytes(params, bits_per_weight):  # type: ignore[no-untyped-def]
     return params * bits_per_weight / 8
 
 
+@formula(unit="B")
+def stored_bytes(matrices, rows, columns, bits, block_rows, block_columns, block_bytes, matrix_bytes):  # type: ignore[no-untyped-def]
+    """Matrices as a quantiser stores them: packed elements, scales and zeros of every block (whole or not), and the rest. [B]"""
+    return matrices * (rows * columns * bits / 8 + -(-rows // block_rows) * -(-columns // block_columns) * block_bytes + matrix_bytes)
+
+
+@formula(unit="bit")
+def effective_bits(weight_bytes, params):  # type: ignore[no-untyped-def]
+    """Bits that a parameter takes with everything that is stored for it. [bit]"""
+    return weight_bytes * 8 / params
+
+
+@formula(unit="B")
+def saved_bytes(before_bytes, after_bytes):  # type: ignore[no-untyped-def]
+    """What a smaller format spares. [B]"""
+    return before_bytes - after_bytes
+
+
 @formula(unit="sequences")
 def max_batch_exact(kv_budget_bytes, kv_bytes_per_sequence):  # type: ignore[no-untyped-def]
     """Sequences whose cache the memory left after weights holds, before rounding down. [sequences]"""

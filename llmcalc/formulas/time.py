@@ -5,7 +5,7 @@ W is memory bandwidth, P the dense compute rate of the format, both of one devic
 
 from __future__ import annotations
 
-from llmcalc.figures import formula, larger
+from llmcalc.figures import formula, larger, smaller
 
 
 @formula(unit="s", ref="jax-ml/scaling-book inference.md")
@@ -68,6 +68,12 @@ def kv_crossover_batch(weight_read_bytes, kv_read_bytes):  # type: ignore[no-unt
     return weight_read_bytes / kv_read_bytes
 
 
+@formula(unit="sequences")
+def quantise_first_batch(weight_bytes_saved, kv_bytes_saved):  # type: ignore[no-untyped-def]
+    """Sequences at which smaller caches save a step as many bytes as smaller weights; below, the weights save more. [sequences]"""
+    return weight_bytes_saved / kv_bytes_saved
+
+
 @formula(unit="experts", ref="inference-sim roofline.go; coupon collector with uniform routing")
 def distinct_experts(experts, top_k, tokens):  # type: ignore[no-untyped-def]
     """Experts that a step of independent tokens is expected to touch. [experts]"""
@@ -80,6 +86,18 @@ def intensity(work_flops, bytes_moved):  # type: ignore[no-untyped-def]
     return work_flops / bytes_moved
 
 
+@formula(unit="FLOP/s")
+def reached_flops_per_s(work_flops, spent_s):  # type: ignore[no-untyped-def]
+    """Arithmetic that was done per second. [FLOP/s]"""
+    return work_flops / spent_s
+
+
+@formula(unit="FLOP/s", ref="Williams et al., Roofline, CACM 2009")
+def roof_flops_per_s(intensity, bandwidth_bytes_per_s, flops_per_s):  # type: ignore[no-untyped-def]
+    """The most arithmetic per second at an intensity: what memory feeds, up to the peak. [FLOP/s]"""
+    return smaller(intensity * bandwidth_bytes_per_s, flops_per_s)
+
+
 @formula(unit="FLOP/B", ref="Williams et al., Roofline, CACM 2009")
 def ridge_point(flops_per_s, bandwidth_bytes_per_s):  # type: ignore[no-untyped-def]
     """The intensity from which a device is bound by its arithmetic. [FLOP/B]"""
@@ -88,8 +106,11 @@ def ridge_point(flops_per_s, bandwidth_bytes_per_s):  # type: ignore[no-untyped-
 
 @formula(unit="s", ref="Thakur et al., Optimization of collective communication, 2005")
 def all_reduce_s(latency_s, devices, message_bytes, link_bytes_per_s):  # type: ignore[no-untyped-def]
-    """A ring all-reduce: a latency, and 2(n-1)/n of the message over the link. [s]"""
-    return latency_s + 2 * (devices - 1) / devices * message_bytes / link_bytes_per_s
+    """The faster of one shot (everybody reads n-1 whole messages) and two (reduce-scatter, then gather: 2(n-1)/n of one). [s]"""
+    return smaller(
+        latency_s + (devices - 1) * message_bytes / link_bytes_per_s,
+        2 * latency_s + 2 * (devices - 1) / devices * message_bytes / link_bytes_per_s,
+    )
 
 
 @formula(unit="s", ref="arXiv:2505.09343")

@@ -28,12 +28,52 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the rows."""
+    """One column of the rows. A narrow terminal leaves out those of the highest `rank` first; `bar` draws the value, too."""
 
     key: str
     label: str
     unit: str = ""
     shown: bool = True
+    rank: int = 0
+    bar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis of a chart shows: a key of its points, in what words, in which unit."""
+
+    key: str
+    label: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of one name, joined by a line or not. Each point is a row that has both axes' keys."""
+
+    name: str
+    points: tuple[Mapping[str, Any], ...]
+    line: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A named place on a chart."""
+
+    label: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of values that span decades: both axes are logarithmic."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +94,18 @@ class Report:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     explain: bool = False
     verdict: bool = True
+    remarks: tuple[str, ...] = ()
+    """Sentences that belong to the result."""
+    rows_first: bool = False
+    """The rows are the result, and a CSV file holds them."""
+    brief: tuple[int, ...] = ()
+    """The rows that a terminal shows, where there are too many to read; empty: all."""
+    chart: Chart | None = None
 
 
+PICTURES: dict[str, str] = {"svg": "as_svg", "png": "as_png"}
 FORMATS: dict[str, str] = {"table": "terminal", "json": "as_json", "csv": "as_csv", "markdown": "as_markdown", "html": "as_html"}
-_ENDINGS = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "table"}
+_ENDINGS = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "table", ".svg": "svg", ".png": "png"}
 
 
 def format_of(name: str, output: str | None) -> str:
@@ -66,7 +114,7 @@ def format_of(name: str, output: str | None) -> str:
         chosen = name or "table"
         if chosen == "md":
             chosen = "markdown"
-        if chosen not in FORMATS:
+        if chosen not in FORMATS | PICTURES:
             raise UsageError("unknown-output-format", f"{chosen!r} is not an output format", f"use one of {', '.join(FORMATS)}")
         return chosen
     import os
@@ -79,10 +127,12 @@ def format_of(name: str, output: str | None) -> str:
     return _ENDINGS[ending]
 
 
-def render(report: Report, name: str) -> str:
-    """The report as text in one of FORMATS."""
-    text: str = import_module(f"llmcalc.present.{FORMATS[name]}").render(report)
-    return text
+def render(report: Report, name: str) -> str | bytes:
+    """The report in one of FORMATS or PICTURES; a PNG is bytes. Errors: no-picture."""
+    if name in PICTURES and report.chart is None:
+        raise UsageError("no-picture", f"{report.command} draws no picture", "pareto and roofline do; use .html for a page")
+    made: str | bytes = import_module(f"llmcalc.present.{(FORMATS | PICTURES)[name]}").render(report)
+    return made
 
 
 _UNITS: dict[str, Callable[[Any], str]] = {
@@ -99,6 +149,8 @@ _UNITS: dict[str, Callable[[Any], str]] = {
     "tokens/s": units.number,
     "tokens": lambda value: f"{value:,}" if isinstance(value, int) else units.number(value),
     "percent": lambda value: f"{value * 100:.1f}%",
+    "J": lambda value: f"{units.number(value)} J",
+    "usd/1M": units.usd,
     "W": lambda value: f"{units.number(value)} W",
 }
 

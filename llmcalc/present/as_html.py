@@ -16,9 +16,14 @@ table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;border-bo
 
 
 def render(report: Report) -> str:
-    """One HTML document."""
+    """One HTML document; with a picture, an interactive one."""
+    if report.chart is not None:
+        from llmcalc.present import page
+
+        return page.render(report)
     body = [f"<h1>{_text(report.title)}</h1>"]
     body += [f'<p class="d">{_text(line)}</p>' for line in report.header]
+    body += [f"<p>{_text(line)}</p>" for line in report.remarks]
     visible = [fact for fact in report.facts if fact.shown]
     if visible:
         body.append("<table>")

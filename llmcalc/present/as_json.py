@@ -24,6 +24,8 @@ def envelope(report: Report) -> dict[str, Any]:
         body["rows"] = [
             {column.key: _clean(row.get(column.key), column.key, lost) for column in report.columns} for row in report.rows
         ]
+    if report.remarks:
+        body["remarks"] = list(report.remarks)
     body["assumptions"] = list(report.assumptions)
     body["warnings"] = [*report.warnings, *(f"{key}: not a finite number" for key in lost)]
     if report.explain:

@@ -10,6 +10,7 @@ def render(report: Report) -> str:
     """A heading, the results, the rows, what was assumed."""
     lines = [f"### {_text(report.title)}", ""]
     lines += [f"{_text(line)}  " for line in report.header] + ([""] if report.header else [])
+    lines += [f"{_text(line)}  " for line in report.remarks] + ([""] if report.remarks else [])
     visible = [fact for fact in report.facts if fact.shown]
     if visible:
         lines += ["| | | exact |", "| :-- | --: | --: |"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from typing import Any
 
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llmcalc.errors import printable
-from llmcalc.present import Report, exact, shown
+from llmcalc.present import Column, Report, exact, shown
 
 
 def render(report: Report) -> str:
@@ -26,17 +27,26 @@ def render(report: Report) -> str:
     console.print(Text(printable(report.title, 200), style="bold"))
     for line in report.header:
         console.print(Text(printable(line, 400), style="dim"))
-    if report.facts:
+    for line in report.remarks:
+        console.print(Text(printable(line, 1000)))
+    if any(fact.shown for fact in report.facts):
         console.print()
         console.print(_facts(report, console.width))
     if report.rows:
         console.print()
-        console.print(_rows(report, console.width))
+        for part in _rows(report, console.width):
+            console.print(part)
+    if report.chart is not None:
+        from llmcalc.present import plots
+
+        console.print()
+        for drawn in plots.lines(report.chart, min(console.width, 100), console.color_system is not None, _encodes("⠿┤└")):
+            console.print(Text.from_ansi(drawn), soft_wrap=True)
     if report.explain and report.figures:
         from llmcalc.present.explain import lines
 
         console.print()
-        for line in lines(report):
+        for line in lines(report, console.width):
             console.print(Text(line), soft_wrap=True)
     if report.assumptions:
         console.print()
@@ -75,10 +85,10 @@ def _facts(report: Report, width: int) -> Table:
     values = max(len(cell[1]) for cell in cells)
     exacts = max(len(cell[2]) for cell in cells)
     labels = max(len(cell[0]) for cell in cells)
-    notes = max(len(cell[3]) for cell in cells)
-    with_exact = exacts > 0 and 2 + min(labels, 24) + 2 + values + 2 + exacts <= width
-    used = 2 + labels + 2 + values + (2 + exacts if with_exact else 0)
-    with_notes = notes > 0 and used + 2 + notes <= width
+    with_exact = exacts > 0 and 4 + min(labels, 24) + 2 + values + 2 + exacts <= width
+    used = 4 + labels + 2 + values + (2 + exacts if with_exact else 0)
+    notes = [_note_within(cell[3], width - used - 2) for cell in cells]
+    with_notes = any(notes)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True, width=2)
     table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(8, width - used + labels))
@@ -87,7 +97,7 @@ def _facts(report: Report, width: int) -> Table:
         table.add_column(justify="right", no_wrap=True, min_width=exacts, style="dim")
     if with_notes:
         table.add_column(no_wrap=True, style="dim")
-    for label, value, precise, note in cells:
+    for (label, value, precise, _), note in zip(cells, notes, strict=True):
         row: list[str | Text] = ["", Text(label), Text(value)]
         row += [Text(precise)] if with_exact else []
         row += [Text(note)] if with_notes else []
@@ -95,23 +105,82 @@ def _facts(report: Report, width: int) -> Table:
     return table
 
 
-def _rows(report: Report, width: int) -> Table:
-    columns = [column for column in report.columns if column.shown and _has_content(report, column.key)]
+def _note_within(note: str, room: int) -> str:
+    """The note, or the part before its colon, or nothing: whatever there is room for."""
+    return next((text for text in (note, re.split("[:;]", note)[0]) if len(text) <= room), "")
+
+
+def _rows(report: Report, width: int) -> list[Table | Padding]:
+    """The rows, and which of them and of the columns are left out."""
+    rows = [report.rows[index] for index in report.brief] if report.brief else list(report.rows)
+    everything = [column for column in report.columns if column.shown and _has_content(report, column.key)]
+    cells = {column.key: [printable(shown(row.get(column.key), column.unit), 300) for row in rows] for column in everything}
+    longest = {key: max(map(len, values)) for key, values in cells.items()}
+    numeric = {column.key: any(not isinstance(row.get(column.key), str | None) for row in rows) for column in everything}
+
+    def widths(columns: list[Column]) -> dict[str, int]:
+        """Numbers need their width; text that may go does with eighteen characters."""
+        least = {c.key: longest[c.key] if numeric[c.key] or not c.rank else min(longest[c.key], 18) for c in columns}
+        return {c.key: max(len(c.label), least[c.key]) for c in columns}
+
+    columns = list(everything)
+    while 2 + sum(2 + each for each in widths(columns).values()) > width and any(column.rank for column in columns):
+        columns.remove(max(reversed(columns), key=lambda column: column.rank))
+    room = widths(columns)
+    free = width - 2 - sum(2 + each for each in room.values())
+    for column in columns:
+        more = min(max(free, 0), longest[column.key] - room[column.key]) if not numeric[column.key] else 0
+        room[column.key] += max(more, 0)
+        free -= max(more, 0)
+    for column in columns:  # not even what must stay has room: its text shrinks
+        if free < 0 and not numeric[column.key]:
+            less = min(-free, max(room[column.key] - 6, 0))
+            room[column.key] -= less
+            free += less
+    barred = [column.key for column in columns if column.bar and numeric[column.key]]
+    bar = min(10, free // len(barred) - 2) if barred else 0
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True, width=2)
     for column in columns:
-        numeric = any(not isinstance(row.get(column.key), str | None) for row in report.rows)
-        values = [shown(row.get(column.key), column.unit) for row in report.rows]
         table.add_column(
-            Text(column.label),
-            justify="right" if numeric else "left",
+            Text(column.label, no_wrap=True, overflow="ellipsis"),
+            justify="right" if numeric[column.key] else "left",
             no_wrap=True,
             overflow="ellipsis",
-            min_width=max(len(value) for value in values) if numeric else None,
+            width=room[column.key],
         )
-    for row in report.rows:
-        table.add_row("", *(Text(printable(shown(row.get(column.key), column.unit), 300)) for column in columns))
-    return table
+        if column.key in barred and bar >= 4:
+            table.add_column("", no_wrap=True, width=bar, style="cyan")
+    most = {key: max((row[key] for row in rows if row.get(key) is not None), default=0) for key in barred}
+    for index, row in enumerate(rows):
+        line = [""]
+        for column in columns:
+            line.append(cells[column.key][index])
+            if column.key in barred and bar >= 4:
+                line.append(_bar((row.get(column.key) or 0) / (most[column.key] or 1), bar))
+        table.add_row(*map(Text, line))
+    found: list[Table | Padding] = [table]
+    if report.brief:
+        found.append(_note(f"{len(rows)} of {len(report.rows):,} rows; -f csv has all"))
+    if len(columns) < len(everything):
+        found.append(_note("not shown at this width: " + ", ".join(c.label for c in everything if c not in columns and c.label)))
+    return found
+
+
+def _bar(share: float, width: int) -> str:
+    """A bar of eighths, or of # where the encoding has no blocks."""
+    if not _encodes("█▏"):
+        return "#" * round(share * width)
+    full, part = divmod(round(share * width * 8), 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def _has_content(report: Report, key: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from llmcalc.config import MOST_LAYERS, Config, class_defaults
+from llmcalc.config import FOREIGN, MOST_LAYERS, PARTS, TEXTS, Config, class_defaults
 from llmcalc.errors import ConfigError, printable
 from llmcalc.families import MODULES
 from llmcalc.towers import audio, vision
@@ -34,20 +34,6 @@ from llmcalc.towers.parts import (
 )
 
 __all__ = ["TOWER_KEYS", "WRAPPERS", "read"]
-
-PARTS = ("vision_config", "audio_config")
-TEXTS = ("text_config", "llm_config", "language_config", "thinker_config", "llm_cfg")
-# Towers under other names: of remote code, whose shape is not read.
-FOREIGN = (
-    *PARTS,
-    "visual",
-    "vision_tower",
-    "mm_vision_tower",
-    "vision_encoder",
-    "vision_cfg",
-    "audio_tower",
-    "audio_model_id",
-)
 
 Wrapper = Callable[[Config, int], Weights]
 WRAPPERS: dict[str, Wrapper] = {}

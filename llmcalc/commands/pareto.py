@@ -1,0 +1,428 @@
+"""`llmcalc pareto`: what speed costs, over devices, numbers of them, formats and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llmcalc import engines, present, units
+from llmcalc.commands import common as c
+from llmcalc.commands import space as s
+from llmcalc.errors import UsageError, printable
+from llmcalc.present import Axis, Chart, Column, Fact, Mark, Report, Series, shown
+
+if TYPE_CHECKING:
+    from llmcalc import search
+
+EXAMPLES = """
+Examples:
+
+  llmcalc pareto -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k --price 3 --max-tpot 10ms --mark chat=20.2ms
+
+  llmcalc pareto -m Qwen/Qwen3-32B -d 'h100-sxm,h200-sxm,mi300x' --tp all --weights all --kv-dtype all --max-tpot 50ms
+
+  llmcalc pareto -m Qwen/Qwen3-8B -d all --weights auto,fp8 -o front.html
+"""
+
+LABELS = {
+    "tpot_s": Axis("tpot_s", "time per output token", "s"),
+    "tokens_per_s_per_user": Axis("tokens_per_s_per_user", "tokens/s per user", "tokens/s"),
+    "usd_per_million_output_tokens": Axis("usd_per_million_output_tokens", "USD per 1M output tokens", "usd"),
+    "tokens_per_s_per_device": Axis("tokens_per_s_per_device", "tokens/s per device", "tokens/s"),
+    "energy_joules_per_token": Axis("energy_joules_per_token", "joules per token", "J"),
+}
+COLUMNS = (
+    Column("hardware", "device"),
+    Column("count", "count", rank=2),
+    Column("tp", "tp", shown=False),
+    Column("weights", "weights", rank=3),
+    Column("kv_dtype", "KV", rank=4),
+    Column("batch", "batch"),
+    Column("tpot_s", "TPOT", "s"),
+    Column("tokens_per_s_per_user", "tok/s/user", "tokens/s", rank=6),
+    Column("tokens_per_s_per_device", "tok/s/device", "tokens/s", rank=7),
+    Column("usd_per_million_output_tokens", "$/1M out", "usd", bar=True),
+    Column("tokens_per_s", "tok/s", "tokens/s", rank=9),
+    Column("usd_per_hour", "$/h", "usd/h", rank=8),
+    Column("energy_joules_per_token", "J/token", "J", rank=10),
+    Column("ttft_s", "TTFT", "s", rank=11),
+    Column("bound", "bound", rank=12),
+    Column("price_date", "priced", rank=13),
+    Column("marks", "", rank=1),
+)
+READABLE = 14
+"""Rows of a front that a terminal shows."""
+DRAWN = 160
+"""Points of one device that a picture shows."""
+OWN_FRONTS = 12
+"""Up to so many devices, a picture shows each one's own front."""
+
+
+def pareto(
+    model: c.ModelOption,
+    hardware: s.DevicesOption,
+    ctx: c.CtxOption = None,
+    weights: s.WeightsOption = "auto",
+    kv_dtype: s.KvOption = "auto",
+    tp: s.RanksOption = None,
+    max_tpot: s.MaxTpotOption = None,
+    max_ttft: Annotated[str | None, typer.Option("--max-ttft", metavar="TIME", help="Longest time to the first token of a prompt.")] = None,
+    min_tokens_per_s: Annotated[str | None, typer.Option("--min-tokens-per-s", metavar="N", help="Least tokens/s of the whole batch.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", metavar="USD", help="Most USD per hour for all devices.")] = None,
+    mark: Annotated[list[str] | None, typer.Option("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT: chat=50ms.")] = None,
+    point: Annotated[
+        list[str] | None,
+        typer.Option("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'."),
+    ] = None,
+    x: Annotated[str, typer.Option("--x", metavar="AXIS", help="tpot or tokens_per_s_per_user.")] = "tpot",
+    y: Annotated[str, typer.Option("--y", metavar="AXIS", help="usd, tokens_per_s_per_device or energy.")] = "usd",
+    prompt: c.PromptOption = None,
+    price: c.PriceOption = None,
+    method: c.MethodOption = "napkin",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+    check: c.CheckOption = False,
+) -> None:
+    """The Pareto front of speed against cost, and the cheapest point within the limits."""
+    from llmcalc import search
+
+    chosen_format = present.format_of("json" if json else format, output)
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
+    across, up = _axis(x, search.X_AXES, "x"), _axis(y, search.Y_AXES, "y")
+    limits = search.Limits(
+        s.limit(max_tpot, "max-tpot"),
+        s.limit(max_ttft, "max-ttft"),
+        None if min_tokens_per_s is None else c.positive(min_tokens_per_s, "min-tokens-per-s"),
+        s.limit(budget, "budget", "usd/h"),
+    )
+    asked = _marks(mark or [])
+    chosen = s.candidates(found, s.devices(hardware), tp, price)
+    s.check_ranks(found, chosen)
+    space = search.Space(
+        found,
+        chosen,
+        s.weight_formats(found, weights),
+        s.kv_formats(found, kv_dtype),
+        tokens,
+        units.tokens(prompt, "prompt") if prompt is not None else tokens,
+        method,
+        engines.find(engine),
+        units.quantity(reserve, "bytes"),
+        None if memory_utilization is None else c.fraction(memory_utilization, "memory-utilization"),
+    )
+    progress = s.Progress()
+    swept = search.sweep(space, across, up, limits, asked, progress)
+    progress.close()
+    rows = search.front_rows(space, swept)
+    best = search.row(space, *search.trace(space, swept, swept.chosen[2])) if swept.chosen else None
+    marked = {name: search.row(space, *search.trace(space, swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
+    named = [_named(space, text, rows, across, up, price) for text in point or []]
+    labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
+    for row in rows:
+        row["marks"] = ", ".join(name for name, other in labelled.items() if other is not None and _same(row, other))
+    warnings = list(_warnings(space, swept, rows, best, limits, marked, asked, up))
+    figures = {}
+    if best is not None and swept.chosen is not None and explain:
+        plan, one, batch = search.trace(space, swept, swept.chosen[2])
+        worked = search.point(space, plan, one.usd_per_hour, batch)
+        figures = {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
+    remarks = tuple(_remarks(best, labelled, limits, asked)) + tuple(each["why"] for each in named)
+    count = len(space.candidates)
+    report = Report(
+        command="pareto",
+        title=f"{LABELS[up.key].label} against {LABELS[across.key].label}: {found.id}",
+        model=c.model_header(found),
+        inputs={
+            "hardware": [one.device.id for one in chosen],
+            "ctx_tokens": tokens,
+            "prompt_tokens": space.prompt,
+            "weights": [each.name for each in space.weights],
+            "kv_dtype": [each.name for each in space.kvs],
+            "tp": sorted({number for one in chosen for number in one.counts}),
+            "method": method,
+            "engine": space.engine.name,
+            "max_tpot_s": limits.tpot_s,
+            "max_ttft_s": limits.ttft_s,
+            "min_tokens_per_s": limits.tokens_per_s,
+            "max_usd_per_hour": limits.usd_per_hour,
+            "x": across.key,
+            "y": up.key,
+        },
+        header=(
+            c.model_line(found),
+            f"ctx {tokens:,} tokens · {count} device{'s' * (count != 1)} · {method}",
+            f"{swept.evaluated:,} points that fit, {len(rows):,} on the front",
+        ),
+        facts=(
+            Fact("points_evaluated", "points", swept.evaluated, shown=False),
+            Fact("points_on_front", "on the front", len(rows), shown=False),
+            Fact("chosen", "chosen", best, shown=False),
+            Fact("marks", "marks", marked, shown=False),
+            Fact("named", "named", named, shown=False),
+        ),
+        columns=COLUMNS,
+        rows=tuple(rows),
+        assumptions=(*assumed, *_assumptions(space, labelled, rows, tp)),
+        warnings=tuple(warnings),
+        figures=figures,
+        verdict=best is not None,
+        remarks=remarks,
+        rows_first=True,
+        brief=_brief(rows),
+        chart=_chart(space, rows, labelled, named, across, up) if chosen_format not in ("json", "csv", "markdown") and rows else None,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+
+
+def _axis(name: str, known: dict[str, search.Axis], option: str) -> search.Axis:
+    by_key = {axis.key: axis for axis in known.values()}
+    found = known.get(name) or by_key.get(name)
+    if found is None:
+        raise UsageError("bad-value", f"{printable(name, 40)!r} is not an axis for --{option}", f"use one of {', '.join(known)}")
+    return found
+
+
+def _marks(texts: list[str]) -> dict[str, float]:
+    found = {}
+    for text in texts:
+        name, _, limit = text.partition("=")
+        if not name.strip() or not limit.strip():
+            raise UsageError("bad-value", f"mark {printable(text, 40)!r} is not a name and a time", "write it like --mark chat=50ms")
+        found[name.strip()] = s.limit(limit, "mark") or 0.0
+    return found
+
+
+def _limits(limits: search.Limits) -> tuple[float | None, ...]:
+    return limits.tpot_s, limits.ttft_s, limits.tokens_per_s, limits.usd_per_hour
+
+
+IDENTITY = ("hardware", "count", "weights", "kv_dtype", "batch")
+
+
+def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(row[key] == other[key] for key in IDENTITY)
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    return f"{row['count']} × {row['hardware']}, weights {row['weights']}, KV {row['kv_dtype']}, batch {row['batch']:,}"
+
+
+def _priced(row: dict[str, Any]) -> str:
+    usd = row["usd_per_million_output_tokens"]
+    return f"TPOT {units.seconds(row['tpot_s'])}" + ("" if usd is None else f" at {units.usd(usd)} per 1M tokens")
+
+
+def _limit_words(limits: search.Limits) -> str:
+    said = [
+        f"TPOT ≤ {units.seconds(limits.tpot_s)}" if limits.tpot_s is not None else "",
+        f"TTFT ≤ {units.seconds(limits.ttft_s)}" if limits.ttft_s is not None else "",
+        f"tokens/s ≥ {units.number(limits.tokens_per_s)}" if limits.tokens_per_s is not None else "",
+        f"{units.usd(limits.usd_per_hour)}/h at most" if limits.usd_per_hour is not None else "",
+    ]
+    return ", ".join(filter(None, said))
+
+
+def _remarks(best: dict[str, Any] | None, labelled: dict[str, dict[str, Any] | None], limits: search.Limits, asked: dict[str, float]) -> Any:
+    if labelled["chosen"] is not None and best is not None:
+        yield f"cheapest with {_limit_words(limits)}: {_in_words(best)}: {_priced(best)}"
+    for name, limit in asked.items():
+        row = labelled[name]
+        if row is not None:
+            yield f"{name} (TPOT ≤ {units.seconds(limit)}): {_in_words(row)}: {_priced(row)}"
+
+
+def _warnings(
+    space: search.Space,
+    swept: search.Found,
+    rows: list[dict[str, Any]],
+    best: dict[str, Any] | None,
+    limits: search.Limits,
+    marked: dict[str, dict[str, Any] | None],
+    asked: dict[str, float],
+    up: search.Axis,
+) -> Any:
+    from llmcalc import search
+
+    held = {one.device.id for rack in swept.racks for one, most in zip(rack.members, rack.most, strict=True) if most > 0}
+    out = [one for one in space.candidates if one.device.id not in held]
+    if out:
+        few = search.compare(search.replace(space, candidates=tuple(out[:4])), 1, None)
+        told = "; ".join(f"{row['hardware']} {row['why']}" for row in few)
+        yield f"{len(out)} of {len(space.candidates)} devices hold no sequence: {told}" + ("; …" if len(out) > 4 else "")
+    unpriced = sorted({one.device.id for one in space.candidates if one.usd_per_hour is None and one.device.id in held})
+    if unpriced:
+        few_names = ", ".join(unpriced[:4]) + (", …" if len(unpriced) > 4 else "")
+        effect = "left out" if up.key.startswith("usd") else "never chosen"
+        yield f"{len(unpriced)} devices have no recorded price and are {effect}: {few_names}; --price gives one"
+    unpowered = sorted({one.device.id for one in space.candidates if one.device.power_w is None})
+    if unpowered and up.key.startswith("energy"):
+        yield f"{len(unpowered)} devices have no recorded power and are left out: {', '.join(unpowered[:4])}" + (", …" if len(unpowered) > 4 else "")
+    if best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
+        excess, place = swept.closest
+        row = search.row(space, *search.trace(space, swept, place))
+        if excess > 0:
+            yield f"chosen: no point has {_limit_words(limits)}; the closest is {_in_words(row)}: {_misses(row, limits)}"
+        else:
+            yield f"chosen: {_in_words(row)} holds the limits, but nothing that does has a price"
+    elif best is None and held:
+        yield "chosen: nothing that fits has a price"
+    for name, row in marked.items():
+        if row is None and held:
+            yield f"marks: nothing with a price has a TPOT of {units.seconds(asked[name])} or less for {name}"
+    if space.model.towers is None:
+        yield "the towers are not counted: their shape is not read"
+    yield from space.model.notes
+
+
+def _misses(row: dict[str, Any], limits: search.Limits) -> str:
+    """Which limits a row misses, and by how much."""
+    pairs = (
+        ("TPOT", row["tpot_s"], limits.tpot_s, units.seconds, 1),
+        ("TTFT", row["ttft_s"], limits.ttft_s, units.seconds, 1),
+        ("tokens/s", row["tokens_per_s"], limits.tokens_per_s, units.number, -1),
+        ("USD per hour", row["usd_per_hour"], limits.usd_per_hour, units.usd, 1),
+    )
+    said = []
+    for name, value, limit, words, sign in pairs:
+        if limit is None:
+            continue
+        if value is None:
+            said.append(f"{name} unknown")
+        elif sign * value > sign * limit:
+            said.append(f"{name} {words(value)}, {words(abs(value - limit))} {'over' if sign > 0 else 'short'}")
+    return "; ".join(said)
+
+
+def _assumptions(space: search.Space, labelled: dict[str, dict[str, Any] | None], rows: list[dict[str, Any]], tp: str | None) -> Any:
+    single = [len(space.weights) == 1, len(space.kvs) == 1, tp is None and not any(one.exact for one in space.candidates)]
+    if any(single):
+        kept = [
+            f"weights {space.weights[0].name}" if single[0] else "",
+            f"KV {space.kvs[0].name}" if single[1] else "",
+            "one device each" if single[2] else "",
+        ]
+        wider = [option for option, alone in zip(("--weights all", "--kv-dtype all", "--tp all"), single, strict=True) if alone]
+        yield f"only {', '.join(filter(None, kept))}: {', '.join(wider)} would widen the search"
+    named = {row["hardware"] for row in labelled.values() if row is not None} or {row["hardware"] for row in rows[-1:]}
+    for text in dict.fromkeys(one.price for one in space.candidates if one.device.id in named and one.usd_per_hour is not None):
+        yield text
+    used = {row["hardware"] for row in rows}
+    kinds = sorted({one.price_kind for one in space.candidates if one.device.id in used and one.price_kind})
+    if len(kinds) > 1:
+        yield f"prices of different kinds are compared: {', '.join(kinds)}"
+    yield f"memory: {'nominal, decimal' if space.engine.nominal else 'as the driver reports it'} ({space.engine.name})"
+    yield f"method {space.method}: ideal rates, so an engine takes longer and costs more; always busy"
+
+
+def _brief(rows: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+    """Rows to read: the ends, the marked ones, and some between."""
+    if len(rows) <= READABLE:
+        return ()
+    step = (len(rows) - 1) / (READABLE - 1)
+    kept = {round(number * step) for number in range(READABLE)} | {index for index, row in enumerate(rows) if row["marks"]}
+    return tuple(sorted(kept))
+
+
+# ---- a point that the user names --------------------------------------------------------------------------------------
+
+
+def _named(
+    space: search.Space, text: str, rows: list[dict[str, Any]], across: search.Axis, up: search.Axis, price: str | None
+) -> dict[str, Any]:
+    """The named point, which point of the front dominates it, and why."""
+    from llmcalc import hardware, search
+
+    settings = dict(part.split("=", 1) for part in text.replace(",", " ").split() if "=" in part)
+    device_words = " ".join(part for part in text.replace(",", " ").split() if "=" not in part)
+    unknown = [key for key in settings if key not in ("weights", "kv", "kv_dtype", "tp", "batch", "b")]
+    if unknown or not device_words:
+        what = f"the unknown setting {printable(unknown[0], 20)!r}" if unknown else "no device"
+        raise UsageError("bad-value", f"point {printable(text, 60)!r} has {what}", "write it like '2x h100-sxm weights=fp8 kv=fp8 batch=48'")
+    count, name = hardware.parse_count(device_words)
+    ranks = c.whole_number(settings.get("tp", str(count)), "tp", most=8192)
+    one = search.candidate(hardware.load(name), (ranks,), True, None if price is None else units.quantity(price, "usd/h"))
+    s.check_ranks(space.model, (one,))
+    weights = s.weight_formats(space.model, settings["weights"]) if "weights" in settings else space.weights[:1]
+    kvs = s.kv_formats(space.model, settings.get("kv", settings.get("kv_dtype", ""))) or space.kvs[:1]
+    batch = c.whole_number(settings.get("batch", settings.get("b", "1")), "batch")
+    reason = search.obstacle(space, one, weights[0], ranks)
+    if reason:
+        raise UsageError("bad-value", f"point {printable(text, 60)!r}: {one.device.id} {reason}", "name another point")
+    row = search.row(space, search.deployment(space, one.device, weights[0], kvs[0], ranks), one, batch)
+    (compared,) = search.compare(search.replace(space, candidates=(one,), weights=weights, kvs=kvs), batch, None)
+    if not compared["fits"]:
+        return {**row, "fits": False, "on_front": False, "dominated_by": None, "why": f"{_in_words(row)} does not fit: {compared['why']}"}
+    if any(_same(other, row) for other in rows):
+        return {**row, "fits": True, "on_front": True, "dominated_by": None, "why": f"{_in_words(row)} is on the front: {_priced(row)}"}
+    winner = search.dominating(rows, row, across, up)
+    if winner is None:
+        value = row[up.key]
+        rest = f"it has no {LABELS[up.key].label}" if value is None else "no point of the front is as good in both"
+        return {**row, "fits": True, "on_front": False, "dominated_by": None, "why": f"{_in_words(row)}: {_priced(row)}; {rest}"}
+    return {**row, "fits": True, "on_front": False, "dominated_by": winner, "why": _why(row, winner, across, up)}
+
+
+def _why(row: dict[str, Any], winner: dict[str, Any], across: search.Axis, up: search.Axis) -> str:
+    gains = []
+    for axis in (across, up):
+        label, unit = LABELS[axis.key].label, LABELS[axis.key].unit
+        change = winner[axis.key] / row[axis.key] - 1
+        gains.append(f"{label} {shown(winner[axis.key], unit)} instead of {shown(row[axis.key], unit)} ({change:+.0%})")
+    other = [f"{key.replace('_dtype', '').replace('kv', 'KV')} {winner[key]} instead of {row[key]}" for key in IDENTITY if winner[key] != row[key]]
+    return f"{_in_words(row)} is dominated by {_in_words(winner)}: {', '.join(gains)}. What differs: {', '.join(other)}"
+
+
+# ---- the picture ------------------------------------------------------------------------------------------------------
+
+
+def _chart(
+    space: search.Space,
+    rows: list[dict[str, Any]],
+    labelled: dict[str, dict[str, Any] | None],
+    named: list[dict[str, Any]],
+    across: search.Axis,
+    up: search.Axis,
+) -> Chart:
+    """The front, a series per device; of a few devices, each one's own front."""
+    from llmcalc import search
+
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    if 1 < len(space.candidates) <= OWN_FRONTS:
+        for one in space.candidates:
+            alone = search.replace(space, candidates=(one,))
+            swept = search.sweep(alone, across, up)
+            own = _thinned(list(swept.front.places), DRAWN)
+            points = [search.row(alone, *search.trace(alone, swept, search.Place(*map(int, place)))) for place in own]
+            label = f"{one.counts[0]}x {one.device.id}" if one.exact and one.counts[0] > 1 else one.device.id
+            by_device[label] = points
+    else:
+        for row in rows:
+            by_device.setdefault(row["hardware"], []).append(row)
+    series = tuple(Series(name, tuple(_thinned(points, DRAWN))) for name, points in by_device.items() if points)
+    marks = [Mark(f"{name}: {_in_words(row)}", row[across.key], row[up.key]) for name, row in labelled.items() if row and row[up.key]]
+    marks += [Mark(f"named: {_in_words(row)}", row[across.key], row[up.key]) for row in named if row["fits"] and row[up.key]]
+    x, y = LABELS[across.key], LABELS[up.key]
+    return Chart(f"{space.model.id}: {y.label} against {x.label}", x, y, series, tuple(marks))
+
+
+def _thinned(points: list[Any], most: int) -> list[Any]:
+    """At most that many, evenly chosen, both ends among them."""
+    if len(points) <= most:
+        return points
+    return [points[round(number * (len(points) - 1) / (most - 1))] for number in range(most)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("pareto", epilog=EXAMPLES)(pareto)

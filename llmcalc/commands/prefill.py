@@ -1,0 +1,102 @@
+"""`llmcalc prefill`: the time until the first token, and what a prompt does to those who are decoding."""
+
+from __future__ import annotations
+
+import typer
+
+from llmcalc.commands import common as c
+from llmcalc.estimate import prefill as estimator
+from llmcalc.plan import Workload
+from llmcalc.present import Column, Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc prefill -m meta-llama/Meta-Llama-3-8B -d h100-sxm --prompt 8k --explain
+
+  llmcalc prefill -m Qwen/Qwen3-32B -d '2x h100-sxm' --prompt 32k --cached 30k
+
+  llmcalc prefill -m meta-llama/Meta-Llama-3-8B -d h100-sxm --prompt 8k -b 32 --chunk 2048
+"""
+
+
+def prefill(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    prompt: c.PromptOption = None,
+    cached: c.CachedOption = "0",
+    batch: c.BatchOption = "0",
+    ctx: c.CtxOption = None,
+    chunk: c.ChunkOption = "0",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """Time to the first token of a prompt; with --batch, what chunked prefill does to everybody's TPOT."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx if ctx is not None or prompt is None else prompt, at_most=c.DEFAULT_CTX)
+    read = c.units.tokens(prompt, "prompt") if prompt is not None else tokens
+    known = c.cached_tokens(cached, read)
+    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep)
+    sequences = c.whole_number(batch, "batch", least=0)
+    piece = c.count_or_zero(chunk, "chunk") or None
+    work = Workload(tokens, sequences) if sequences else None
+    estimate = estimator.prefill(found, plan, read, known, work=work, chunk=piece)
+    r = estimate.results
+    facts = (
+        Fact("ttft_s", "TTFT", r["ttft_s"], "s", note=f"beside {sequences:,} decoding" if work is not None and piece else "idle server, ideal rates"),
+        Fact("prefill_time_s", "prefill alone", r["prefill_time_s"], "s", r["prefill_time_s"] != r["ttft_s"]),
+        Fact("gemm_s", "  matrices", r["gemm_s"], "s"),
+        Fact("attention_s", "  attention", r["attention_s"], "s", note=f"{r['attention_share']:.0%} of the arithmetic"),
+        Fact("weight_read_s", "  reading weights", r["weight_read_s"], "s", note="overlaps with the matrices"),
+        Fact("kv_read_s", "  reading the prefix", r["kv_read_s"], "s", known > 0, note="overlaps with attention"),
+        Fact("communication_s", "  communication", r["communication_s"], "s", plan.ranks > 1),
+        Fact("pipeline_bubble", "  pipeline bubble", r["pipeline_bubble"], "percent", plan.pp > 1),
+        Fact("saved_s", "saved by the prefix cache", r["saved_s"], "s", known > 0),
+        Fact("prefill_flops", "arithmetic", r["prefill_flops"], "FLOP"),
+        Fact("attention_flops", "  of it attention", r["attention_flops"], "FLOP"),
+        Fact("attention_share", "attention share", r["attention_share"], shown=False),
+        Fact("prompt_tokens_per_s", "prompt tokens/s", r["prompt_tokens_per_s"], "tokens/s"),
+        Fact("bound", "bound", r["bound"]),
+        Fact("compute_bound_from_tokens", "arithmetic binds from", r["compute_bound_from_tokens"], "tokens", note="shorter prompts wait for the weights"),
+        Fact("attention_bound_from_tokens", "attention leads from", r["attention_bound_from_tokens"], "tokens", note="longer prompts cost quadratically"),
+        Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", work is not None, note="a chunk of this size costs the batch nothing but its attention"),
+        *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
+    )
+    columns = (
+        Column("chunk_tokens", "chunk", "tokens"),
+        Column("steps", "steps"),
+        Column("step_time_s", "TPOT meanwhile", "s"),
+        Column("tpot_factor", "× TPOT"),
+        Column("ttft_s", "TTFT", "s"),
+        Column("step_time_without_attention_s", "without attention", "s"),
+    )
+    report = Report(
+        command="prefill",
+        title=f"Prefill of {found.id} on {plan.ranks} × {plan.device.id}",
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"prompt_tokens": read, "cached_tokens": known, "chunk_tokens": piece, "batch": sequences, "ctx_tokens": tokens, **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan), f"prompt {read:,} tokens" + (f", {known:,} of them cached" if known else "")),
+        facts=facts,
+        columns=columns if work is not None else (),
+        rows=estimate.rows,
+        assumptions=(*(assumed if prompt is None or work is not None else ()), *plan.device.notes[:1], *estimate.assumptions),
+        warnings=estimate.warnings,
+        figures=estimate.figures,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=explain)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("prefill", epilog=EXAMPLES)(prefill)

@@ -1,0 +1,117 @@
+"""`llmcalc roofline`: a device's roof, and where a model's prefill and decode steps lie under it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from llmcalc import units
+from llmcalc.commands import common as c
+from llmcalc.commands.space import words
+from llmcalc.estimate import decode
+from llmcalc.estimate import roofline as estimator
+from llmcalc.plan import Workload
+from llmcalc.present import Axis, Chart, Column, Fact, Mark, Report, Series
+
+EXAMPLES = """
+Examples:
+
+  llmcalc roofline -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k
+
+  llmcalc roofline -m Qwen/Qwen3-30B-A3B -d '2x rtx-4090' -b 1,16,64 --prompt 512,4k
+
+  llmcalc roofline -m Qwen/Qwen3-8B -d dgx-spark -o roofline.png
+"""
+
+COLUMNS = (
+    Column("phase", "phase"),
+    Column("batch", "batch", "tokens"),
+    Column("tokens", "tokens", "tokens", rank=2),
+    Column("intensity_flops_per_byte", "FLOP/B"),
+    Column("flops_per_s", "reached", "FLOP/s"),
+    Column("share_of_peak", "of peak", "percent", rank=1, bar=True),
+    Column("roof_flops_per_s", "roof", "FLOP/s", rank=4),
+    Column("time_s", "time", "s", rank=3),
+    Column("bound", "bound", rank=5),
+)
+PROMPTS = (32, 128, 512, 2048)
+
+
+def roofline(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    ctx: c.CtxOption = None,
+    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="N,...", help="Batches to draw. [default: 1, 2, 4, ... to the most that fit]")] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TOKENS,...", help="Prompts to draw. [default: 32 ... 2048 and the context]")] = None,
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    method: c.MethodOption = "napkin",
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """The roofline of a device with a model's prefill and decode points."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
+    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp)
+    if batch is None:
+        most = decode.fits(found, plan, Workload(tokens, 1)).results["max_batch"] or 1
+        batches = tuple(sorted({2**power for power in range(int(most).bit_length())} | {int(most)}))
+    else:
+        batches = tuple(sorted({c.whole_number(word, "batch") for word in words(batch)}))
+    if prompt is None:
+        prompts = tuple(sorted({*(each for each in PROMPTS if each < tokens), tokens}))
+    else:
+        prompts = tuple(sorted({units.tokens(word, "prompt") for word in words(prompt)}))
+    estimate = estimator.roofline(found, plan, tokens, batches, prompts, method)
+    r = estimate.results
+    ridge = r["ridge_point_flops_per_byte"]
+    report = Report(
+        command="roofline",
+        title=f"Roofline of {plan.ranks} × {plan.device.id} with {found.id}",
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"ctx_tokens": tokens, "batch": list(batches), "prompt_tokens": list(prompts), "method": method, **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · {method}"),
+        facts=(
+            Fact("ridge_point_flops_per_byte", "ridge point", ridge, note="FLOP per byte: to the left memory binds, to the right arithmetic"),
+            Fact("bandwidth_bytes_per_s", "the slope", r["bandwidth_bytes_per_s"], "B/s", note="memory bandwidth"),
+            Fact("peak_flops_per_s", "the flat roof", r["peak_flops_per_s"], "FLOP/s", note="dense"),
+            Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step; beyond it arithmetic binds"),
+        ),
+        columns=COLUMNS,
+        rows=estimate.rows,
+        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions, f"method {method}: ideal rates, so an engine reaches less"),
+        warnings=estimate.warnings,
+        figures=estimate.figures,
+        rows_first=True,
+        chart=_chart(found.id, plan, estimate.rows, ridge),
+    )
+    c.emit(report, format=format, json=json, output=output, explain=explain)
+
+
+def _chart(model: str, plan: Any, rows: tuple[dict[str, Any], ...], ridge: float) -> Chart:
+    """The roof as a line through its ends and its ridge, the steps as points."""
+    across = [row["intensity_flops_per_byte"] for row in rows]
+    corners = sorted({min([*across, ridge / 10]), ridge, max([*across, ridge * 10])})
+    line = tuple({"intensity_flops_per_byte": place, "flops_per_s": estimator.roof(plan, place), "phase": "roof"} for place in corners)
+    steps = [Series(phase, tuple(row for row in rows if row["phase"] == phase)) for phase in ("decode", "prefill")]
+    return Chart(
+        title=f"{model} under the roof of {plan.ranks} × {plan.device.id}",
+        x=Axis("intensity_flops_per_byte", "FLOP per byte read"),
+        y=Axis("flops_per_s", "FLOP/s reached", "FLOP/s"),
+        series=(Series("roof", line, line=True), *(one for one in steps if one.points)),
+        marks=(Mark(f"ridge point, {units.number(ridge)} FLOP/B", ridge, estimator.roof(plan, ridge)),),
+    )
+
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("roofline", epilog=EXAMPLES)(roofline)

@@ -1,0 +1,179 @@
+"""What `compare`, `pareto` and `roofline` share: lists of devices and formats, limits, and progress."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmcalc import units
+from llmcalc.architecture import Model
+from llmcalc.commands import common as c
+from llmcalc.errors import UsageError, printable
+from llmcalc.estimate import memory
+from llmcalc.formats import Format
+from llmcalc.hardware import Device
+
+if TYPE_CHECKING:
+    from llmcalc.search import Candidate
+
+SERVED = ("auto", "bf16", "fp8", "w8a8", "w8a16", "awq", "int4", "mxfp4", "nvfp4")
+CACHES = ("auto", "fp8", "int4")
+MOST_RANKS = 8  # of "all": beyond one node of eight the link model is not checked
+
+DevicesOption = Annotated[
+    str,
+    typer.Option(
+        "--hardware", "-d", "--gpu", "--device", metavar="DEVICES",
+        help="Ids or aliases between commas, '2x rtx-4090', all, or filters such as 'vendor=amd,class=datacenter'.",
+    ),
+]  # fmt: skip
+WeightsOption = Annotated[str, typer.Option("--weights", metavar="FORMATS", help=f"Formats between commas; all: {' '.join(SERVED)}.")]
+KvOption = Annotated[
+    str, typer.Option("--kv-dtype", "--kv-cache-dtype", metavar="FORMATS", help=f"Formats between commas; all: {' '.join(CACHES)}.")
+]
+RanksOption = Annotated[
+    str | None,
+    typer.Option("--tp", metavar="N,...", help="Tensor parallel ranks; all: every number to 8 that deals the heads evenly. [default: 1, or N of 'Nx device']"),
+]
+MaxTpotOption = Annotated[str | None, typer.Option("--max-tpot", metavar="TIME", help="Longest time per output token, such as 50ms.")]
+
+
+def words(text: str) -> list[str]:
+    """What stands between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+# ---- devices --------------------------------------------------------------------------------------------------------
+
+FILTERS: dict[str, Callable[[Device], str | None]] = {
+    "vendor": lambda device: device.vendor,
+    "kind": lambda device: device.kind,
+    "class": lambda device: device.device_class,
+    "memory": lambda device: device.memory_type,
+    "confidence": lambda device: device.confidence,
+}
+
+
+def devices(text: str) -> list[tuple[int | None, Device]]:
+    """(number or None, device) of a list: names, `Nx name`, `all`, and filters, which all must hold.
+
+    Errors: no-device-matches, unknown-filter, and those of loading.
+    """
+    from llmcalc import hardware
+
+    found: list[tuple[int | None, Device]] = []
+    filters = [word for word in words(text) if "=" in word]
+    for word in words(text):
+        if word in filters:
+            continue
+        if word.lower() == "all":
+            found += [(None, hardware.load(each)) for each in hardware.ids()]
+            continue
+        count, name = hardware.parse_count(word)
+        found.append((count if name != word else None, hardware.load(name)))
+    if filters:
+        found = [pair for pair in found or [(None, hardware.load(each)) for each in hardware.ids()] if _holds(pair[1], filters)]
+    if not found:
+        raise UsageError("no-device-matches", f"no device matches {printable(text, 60)!r}", "`llmcalc hardware list` names all")
+    unique = {(count, device.id, device.memory_bytes): (count, device) for count, device in found}
+    return list(unique.values())
+
+
+def _holds(device: Device, filters: list[str]) -> bool:
+    for each in filters:
+        key, _, wanted = (part.strip().lower() for part in each.partition("="))
+        if key not in FILTERS:
+            raise UsageError("unknown-filter", f"{printable(key, 40)!r} is not a filter", f"filters: {', '.join(FILTERS)}")
+        if (FILTERS[key](device) or "").lower() != wanted:
+            return False
+    return True
+
+
+def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | None, price: str | None) -> tuple[Candidate, ...]:
+    """The devices in the numbers that may be used. Errors: bad-layout where a single model cannot be cut so."""
+    from llmcalc import search
+
+    usd = None if price is None else units.quantity(price, "usd/h")
+    if tp is None:
+        asked: tuple[int, ...] = (1,)
+    elif tp.strip().lower() == "all":
+        asked = search.tensor_parallel(model, MOST_RANKS)
+    else:
+        asked = tuple(sorted({c.whole_number(word, "tp", most=8192) for word in words(tp)}))
+    made = []
+    for count, device in found:
+        if count is not None and tp is not None and count not in asked:
+            raise UsageError("bad-layout", f"{count} × {device.id} is not tp {tp}", "give the number once")
+        made.append(search.candidate(device, asked if count is None else (count,), count is not None, usd))
+    return tuple(made)
+
+
+def check_ranks(model: Model, chosen: tuple[Candidate, ...]) -> None:
+    """Errors: bad-layout, for a number of ranks that does not divide the heads."""
+    from llmcalc import search
+
+    heads = search.heads(model)
+    for count in sorted({count for one in chosen for count in one.counts}):
+        if heads % count:
+            near = ", ".join(str(n) for n in search.tensor_parallel(model, 2 * count))
+            raise UsageError("bad-layout", f"tp {count} does not divide the {heads} query heads of {model.id}", f"use one of {near}")
+
+
+# ---- formats --------------------------------------------------------------------------------------------------------
+
+
+def weight_formats(model: Model, text: str) -> tuple[Format, ...]:
+    """The weight formats of a list, each once."""
+    named = SERVED if text.strip().lower() == "all" else words(text)
+    return tuple({each.name: each for each in (memory.weight_format(model, name)[0] for name in named)}.values())
+
+
+def kv_formats(model: Model, text: str) -> tuple[Format, ...]:
+    """The KV formats of a list, each once."""
+    named = CACHES if text.strip().lower() == "all" else words(text)
+    return tuple({each.name: each for each in (memory.kv_format(model, name)[0] for name in named)}.values())
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def limit(text: str | None, name: str, kind: str = "s") -> float | None:
+    """A limit above 0, or None. Errors: bad-quantity, bad-value."""
+    if text is None:
+        return None
+    value = units.quantity(text, kind)
+    if not value > 0 or not math.isfinite(value):
+        raise UsageError("bad-value", f"{name} {printable(text, 40)!r} is not above 0", f"write it like --{name} 50ms")
+    return float(value)
+
+
+# ---- progress -------------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """A bar on stderr, for people only, once a run takes over a second."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.monotonic()
+        self.shown = False
+
+    def __call__(self, done: int, everything: int, points: int) -> None:
+        """So much of it is done."""
+        now = time.monotonic()
+        if now - self.start < 1 or now - self.last < 0.1 or not sys.stderr.isatty():
+            return
+        self.last, self.shown = now, True
+        filled = round(20 * done / everything)
+        sys.stderr.write(f"\r[{'#' * filled:<20}] {points:,} points, {points / (now - self.start):,.0f}/s ")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Wipe the bar."""
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

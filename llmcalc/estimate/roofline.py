@@ -1,0 +1,82 @@
+"""Where a model's prefill and decode steps lie under a device's roof."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from llmcalc.architecture import Model
+from llmcalc.errors import UsageError
+from llmcalc.estimate import Estimate, decode, layout, prefill
+from llmcalc.figures import Figure
+from llmcalc.formulas import compute, time
+from llmcalc.plan import Deployment, Workload
+
+
+def rates(plan: Deployment) -> tuple[Figure, Figure]:
+    """(bandwidth, dense FLOP/s) of all ranks. Errors: no-compute-rate."""
+    peak = decode.compute_rate(plan.device, plan.weights)
+    if peak.value is None:
+        raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate, so it has no roof", "name another device")
+    return tuple(
+        replace(rate, value=rate.value * plan.ranks, origin=f"{plan.ranks} × {rate.origin}") if plan.ranks > 1 else rate
+        for rate in (decode.bandwidth(plan.device), peak)
+    )  # type: ignore[return-value]
+
+
+def roof(plan: Deployment, intensity: Any) -> Any:
+    """FLOP/s that the devices can reach at this intensity."""
+    bandwidth, peak = rates(plan)
+    return time.roof_flops_per_s(intensity, bandwidth.value, peak.value)
+
+
+def roofline(model: Model, plan: Deployment, ctx: int, batches: tuple[int, ...], prompts: tuple[int, ...], method: str = "napkin") -> Estimate:
+    """Decode steps of these batches at `ctx` tokens and prefills of these prompts: intensity, FLOP/s reached, and what binds."""
+    bandwidth, peak = rates(plan)
+    ridge = time.ridge_point.of(as_name="ridge_point_flops_per_byte", flops_per_s=peak, bandwidth_bytes_per_s=bandwidth)
+    rows = []
+    for batch in batches:
+        work = Workload(ctx, batch)
+        terms = decode.step(model, plan, work, method)
+        flops = compute.dense_flops(decode.step_params(model).value, batch)
+        read = terms["weight_read_bytes"].value + batch * terms["kv_read_bytes"].value
+        spent = decode.step_time(terms, method).value
+        rows.append(_row("decode", batch, ctx, flops, read, spent, decode.bound(terms, method), plan))
+    for prompt in prompts:
+        found = prefill.terms(model, plan, prompt)
+        dense, experts = layout.read_weight_bytes(model, plan, prompt)
+        read = dense.value + (experts.value if experts else 0)
+        rows.append(_row("prefill", 1, prompt, found["prefill_flops"].value, read, prefill.length(found).value, prefill.bound(found), plan))
+    critical = decode.critical_batch(model, plan)
+    return Estimate(
+        results={
+            "ridge_point_flops_per_byte": ridge.value,
+            "bandwidth_bytes_per_s": bandwidth.value,
+            "peak_flops_per_s": peak.value,
+            "critical_batch": critical.value,
+        },
+        figures={"ridge_point_flops_per_byte": ridge, "critical_batch": critical},
+        rows=tuple(rows),
+        assumptions=(
+            *decode.assumptions(model, plan),
+            "attention counts in a prefill's arithmetic; of a decode step its reading counts, which takes longer",
+        ),
+        warnings=tuple(model.notes),
+    )
+
+
+def _row(phase: str, batch: int, tokens: int, flops: float, read: float, spent: float, bound: str, plan: Deployment) -> dict[str, Any]:
+    intensity = time.intensity(flops, read)
+    top = roof(plan, intensity)
+    reached = time.reached_flops_per_s(flops, spent)
+    return {
+        "phase": phase,
+        "batch": batch,
+        "tokens": tokens,
+        "intensity_flops_per_byte": intensity,
+        "flops_per_s": reached,
+        "roof_flops_per_s": top,
+        "share_of_peak": reached / rates(plan)[1].value,
+        "time_s": spent,
+        "bound": bound,
+    }

@@ -1,0 +1,309 @@
+"""A replica under a stream of requests: what each step costs, and the steady state of continuous batching."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from llmcalc.architecture import Model
+from llmcalc.errors import UsageError
+from llmcalc.estimate import capacity, decode, layout, memory, prefill
+from llmcalc.figures import Figure
+from llmcalc.formulas import queueing, time
+from llmcalc.plan import Deployment, Workload
+from llmcalc.traffic import Request
+
+TABLE = 4096  # tokens per step that are tabulated; beyond, every expert is touched and time grows in a straight line
+FAR = 2**20
+
+
+def derated(plan: Deployment, mfu: float, mbu: float) -> Deployment:
+    """The same layout on devices that reach a share of their compute rate and of their bandwidth."""
+    if mfu == mbu == 1:
+        return plan
+    device = replace(
+        plan.device,
+        name=f"{plan.device.name} at {mfu:.0%} of its compute and {mbu:.0%} of its bandwidth",
+        bandwidth_bytes_per_s=plan.device.bandwidth_bytes_per_s * mbu,
+        compute={key: value * mfu for key, value in plan.device.compute.items()},
+    )
+    return replace(plan, device=device)
+
+
+class Piecewise:
+    """A function of a sequence's length that is straight (or quadratic) between edges, sampled from the estimator."""
+
+    __slots__ = ("edges", "parts")
+
+    def __init__(self, function: Any, edges: Sequence[int], quadratic: bool = False) -> None:
+        self.edges = list(edges)
+        self.parts: list[tuple[float, float, float]] = []
+        for start, end in zip(edges, [*edges[1:], edges[-1] + FAR], strict=True):
+            half = (end - start) / 2
+            a, b, c = function(start), function(start + half) if quadratic else 0.0, function(end)
+            if quadratic:
+                self.parts.append((a, (4 * b - 3 * a - c) / (end - start), (a - 2 * b + c) / (2 * half * half)))
+            else:
+                self.parts.append((a, (c - a) / (end - start), 0.0))
+
+    def __call__(self, at: float) -> float:
+        """The value at a length."""
+        place = bisect_right(self.edges, at) - 1
+        constant, slope, curve = self.parts[place]
+        x = at - self.edges[place]
+        return constant + x * (slope + x * curve)
+
+    def slope(self, at: float) -> float:
+        """The slope of a straight part, to the right of a length."""
+        return self.parts[bisect_right(self.edges, at) - 1][1]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the steps of one replica cost: the estimator's own figures, sampled once.
+
+    `weights_s`, `compute_s`, `talk_s`: reading weights, multiplying and talking in a step of n tokens (index n, straight beyond).
+    `kv_s`: reading one sequence's cache, by its length. `held_bytes`: its memory. `attention_s`: attending to a prompt up to a length.
+    """
+
+    weights_s: list[float]
+    compute_s: list[float]
+    talk_s: list[float]
+    prompt_token_s: float
+    head_s: float
+    kv_s: Piecewise
+    held_bytes: Piecewise
+    attention_s: Piecewise
+    budget_bytes: float
+    block_tokens: int
+
+    @staticmethod
+    def beyond(table: list[float], n: int) -> float:
+        """A table's value at n, continued in a straight line."""
+        last = len(table) - 1
+        return table[n] if n <= last else table[last] + (table[last] - table[last - 1]) * (n - last)
+
+    def fixed_s(self, n: int) -> float:
+        """A decode step of n sequences without their caches. [s]"""
+        return max(self.beyond(self.weights_s, n), self.beyond(self.compute_s, n)) + self.beyond(self.talk_s, n)
+
+    @cached_property
+    def fixed_table(self) -> list[float]:
+        """`fixed_s` for every tabulated n. [s]"""
+        return [self.fixed_s(n) for n in range(len(self.weights_s))]
+
+    def chunk_s(self, batch: int, tokens: int, ends: int, attention: float) -> float:
+        """A step that decodes `batch` sequences and reads `tokens` prompt tokens, `ends` of them the last of a prompt; caches apart. [s]"""
+        n = batch + tokens
+        math_s = self.beyond(self.compute_s, batch) + tokens * self.prompt_token_s + ends * self.head_s
+        return max(self.beyond(self.weights_s, n), math_s) + self.beyond(self.talk_s, n) + attention
+
+    def attended_s(self, start: int, end: int) -> float:
+        """Attention of the prompt tokens from `start` to `end`, or reading what is before them, whichever is longer. [s]"""
+        return max(self.attention_s(end) - self.attention_s(start), self.kv_s(start) if start else 0.0)
+
+    def prompt_s(self, prompt: int, cached: int, chunk: int, batch: int = 0) -> float:
+        """What a prompt adds to everybody's time while `batch` sequences decode; alone, its prefill. [s]"""
+        alone = self.fixed_s(batch) if batch else 0.0
+        spent, start = 0.0, cached
+        while start < prompt:
+            end = min(prompt, start + chunk) if chunk else prompt
+            spent += self.chunk_s(batch, end - start, end == prompt, self.attended_s(start, end)) - alone
+            start = end
+        return spent
+
+    def capacity(self, tokens: int) -> int:
+        """Sequences of that length that fit at once, blocks rounded up."""
+        return max(0, math.floor(self.budget_bytes / self.held_bytes(tokens + self.block_tokens - 1)))
+
+
+def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) -> Rates:
+    """Sample the estimator. `timed`: the same layout with derated devices, for the times. Errors: no-compute-rate, no-memory-size."""
+    import numpy
+
+    at = timed or plan
+    n = numpy.arange(1, TABLE + 1)
+    terms = decode.step(model, at, Workload(1, n))
+    if terms["compute_s"].value is None:
+        raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate, so prefill cannot be timed", "use a device with one")
+
+    def table(name: str) -> list[float]:
+        values = [float(value) for value in numpy.broadcast_to(terms[name].value, n.shape)]
+        return [values[0], *values]
+
+    ends = {0}
+    for mixer, _ in memory.mixers(model):
+        for entry in mixer.entries:
+            ends |= {limit for limit in (entry.window, entry.reads and entry.reads * entry.ratio) if limit and entry.tokens is None}
+    edges = sorted(ends)
+    spread = at.dp * at.pp
+    bandwidth = at.device.bandwidth_bytes_per_s * at.tp * spread
+
+    def kv_s(ctx: float) -> float:
+        return float(layout.sequence_bytes(model, at, Figure("ctx_tokens", ctx), reads=True).value / bandwidth)
+
+    def held(ctx: float) -> float:
+        return float(layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
+
+    p16 = decode.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
+    p = decode.compute_rate(at.device, at.weights).value
+    ranks = at.tp * at.pp
+
+    def attention_s(prompt: float) -> float:
+        found = prefill.attention_flops(model, Figure("tokens", prompt), Figure("cached_tokens", 0))
+        return float(time.work_s(found.value, p16, ranks))
+
+    head = prefill.head_params(model)
+    found = capacity.ledger(model, plan, 1)
+    return Rates(
+        weights_s=table("weight_read_s"),
+        compute_s=table("compute_s"),
+        talk_s=table("communication_s"),
+        prompt_token_s=time.compute_s(memory.active_params(model) - head, 1, p, ranks),
+        head_s=time.compute_s(head, 1, p, ranks),
+        kv_s=Piecewise(kv_s, edges),
+        held_bytes=Piecewise(held, edges),
+        attention_s=Piecewise(attention_s, edges, quadratic=True),
+        budget_bytes=found["kv_budget_bytes"].value,
+        block_tokens=plan.engine.block_tokens,
+    )
+
+
+# ---- the steady state ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Means over the requests of a traffic: tokens in and out, and the context of the average decode step."""
+
+    prompt: float
+    output: float
+    cached: float
+    context: float
+    longest: int
+    sample: tuple[Request, ...]
+
+    @staticmethod
+    def of(sample: Sequence[Request]) -> Profile:
+        """From requests that stand for all."""
+        n = len(sample)
+        output = sum(request.output for request in sample) / n
+        context = queueing.mean_context(
+            sum(request.prompt * request.output for request in sample) / n, sum(request.output**2 for request in sample) / n, output
+        )
+        longest = max(request.prompt + request.output for request in sample)
+        return Profile(
+            sum(request.prompt for request in sample) / n, output, sum(request.cached for request in sample) / n, context, longest, tuple(sample)
+        )
+
+    def prompt_s(self, rates: Rates, chunk: int, batch: int, per_step: float = 0) -> tuple[float, float, float]:
+        """What a prompt adds to everybody's time: mean [s] and mean square [s²], and the steps it takes on average.
+
+        `per_step`: prompts that arrive during a step. Short ones share a step and its weights, until arithmetic binds.
+        """
+        some = self.sample[:400]
+        times = [rates.prompt_s(request.prompt, request.cached, chunk, batch) for request in some]
+        mean, square = sum(times) / len(times), sum(t * t for t in times) / len(times)
+        pieces = sum(math.ceil((request.prompt - request.cached) / chunk) if chunk else 1 for request in some) / len(some)
+        new = self.prompt - self.cached
+        if not chunk or new >= chunk or not per_step:
+            return mean, square, pieces
+        attention = rates.attended_s(round(self.cached), round(self.prompt))
+        alone, shared, weight, k = rates.fixed_s(batch), 0.0, math.exp(-per_step), 0
+        while k < 20 * per_step + 20:
+            k += 1
+            weight *= per_step / k
+            steps = max(1.0, k * new / chunk)
+            shared += weight * steps * (rates.chunk_s(batch, round(k * new / steps), round(k / steps), k * attention / steps) - alone)
+        ratio = max(1.0, shared / per_step / max(mean, 1e-12)) if mean else 1.0
+        return mean * ratio, square * ratio * ratio, pieces
+
+    @property
+    def overlap(self) -> float:
+        """Share of a sequence's decoding during which one that started with it is there too: E[shorter of two] / E[output]."""
+        some = [request.output for request in self.sample[:400]]
+        mean = sum(some) / len(some)
+        return (2 * mean - queueing.expected_longest(some, 2)) / mean
+
+    def kv_s(self, rates: Rates) -> float:
+        """Mean time to read a sequence's cache, over the decode steps. [s]"""
+        some = self.sample[:400]
+        steps = sum(request.output for request in some)
+        return sum(request.output * (rates.kv_s(request.prompt + request.output / 4) + rates.kv_s(request.prompt + 3 * request.output / 4)) / 2 for request in some) / steps
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The steady state of one replica. None where the rate is not sustainable."""
+
+    batch: float | None
+    tpot_s: float | None
+    load: float
+    max_rate: float
+    prefill_load: float
+    full_probability: float
+
+
+def token_share_s(rates: Rates, kv_s: float, batch: int) -> float:
+    """A token's share of a decode step of `batch` sequences. [s]"""
+    return rates.fixed_s(batch) / batch + kv_s
+
+
+def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: int) -> Steady:
+    """Continuous batching as a queue whose speed depends on how many are in it.
+
+    n sequences get n tokens per step of length t(n); the distribution of n does not depend on that of the lengths (processor
+    sharing), so p(n) = p(n-1) · rate · tokens · t(n) / (n · (1 - prefill share)), with waiting beyond max_batch. For t(n) = a + b·n
+    that is `queueing.steady_batch` with each sequence's own reads added to a. Prompts that queue behind each other start to decode
+    together, so each sequence sees `queueing.companions` more beside it than the mean, as far as they start within its own time.
+    """
+    kv_s, tokens = profile.kv_s(rates), max(profile.output - 1, 1e-9)  # a prompt's last token yields the first of the answer
+    highest = queueing.max_rate(profile.prompt_s(rates, chunk, max_batch)[0], tokens, token_share_s(rates, kv_s, max_batch))
+    busy = rate / highest
+    found, tpot_s = 1.0, rates.fixed_s(1) + kv_s
+    for _ in range(60):  # what a prompt adds depends on how many decode, and on how many prompts share a step
+        added, square, pieces = profile.prompt_s(rates, chunk, max(1, round(found)), rate * tpot_s)
+        prefill = queueing.load(rate, added)
+        if prefill >= 1:
+            return Steady(None, None, busy, highest, prefill, 1)
+        together = queueing.companions(rate, prefill, max(0.0, square - added * added)) * profile.overlap
+        lag = pieces * (1 + together / 2) / tokens
+        together *= max(0.0, 1 - lag * (1 - math.exp(-1 / lag)))
+        flow = rate * tokens / (1 - prefill)
+        weight, mass, mean, n = 1.0, 1.0, 0.0, 0
+        while n < max_batch:
+            n += 1
+            seen = min(n + together, max_batch)
+            weight *= flow * (rates.fixed_s(round(seen)) + seen * kv_s) / n
+            mass, mean = mass + weight, mean + weight * n
+            if mass > 1e200:
+                weight, mass, mean = weight / mass, 1.0, mean / mass
+            if weight < 1e-13 * mass and n > 8:
+                break
+        waiting = 0.0
+        if n >= max_batch:
+            ratio = flow * token_share_s(rates, kv_s, max_batch)
+            if ratio >= 1:
+                return Steady(None, None, busy, highest, prefill, 1)
+            waiting = weight * ratio / (1 - ratio)
+            mass, mean = mass + waiting, mean + waiting * max_batch
+        before, found = found, mean / mass
+        found = (found + before) / 2
+        tpot_s = found / (rate * tokens)
+        if abs(found - before) < 1e-6 * found:
+            break
+    return Steady(found, found / (rate * tokens), busy, highest, prefill, waiting / mass)
+
+
+def batch_within(rates: Rates, profile: Profile, tpot_s: float, most: int) -> int:
+    """The largest batch whose plain decode step is within a TPOT; 0 where not even one sequence is."""
+    kv_s = profile.kv_s(rates)
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if rates.fixed_s(middle) + middle * kv_s <= tpot_s else (low, middle - 1)
+    return low

@@ -1,0 +1,296 @@
+"""Speculative decoding at the real batch and context, and the proof that it changes nothing in the output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from llmcalc.architecture import Model
+from llmcalc.errors import UsageError
+from llmcalc.estimate import Estimate, capacity, decode, layout, memory
+from llmcalc.figures import Figure
+from llmcalc.formulas import speculation as f
+from llmcalc.formulas import time
+from llmcalc.model import weights as model_weights
+from llmcalc.plan import Deployment, Workload
+
+LONGEST = 16  # draft tokens tried for the best length; engines stop at 5-10
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A way to draft. `layers`: decoder layers that one draft token runs through (with the LM head); None: no matrices at all."""
+
+    name: str
+    acceptance: float | None
+    layers: int | None
+    source: str
+    longest: int = LONGEST
+
+
+PRESETS: dict[str, Preset] = {
+    "eagle": Preset("eagle", 0.8, 1, "arXiv:2401.15077: drafts of the next token are right about 0.8 of the time"),
+    "eagle3": Preset("eagle3", None, 1, "arXiv:2503.01840; the acceptance depends on the head that was trained"),
+    "medusa": Preset("medusa", 0.6, 0, "arXiv:2401.15077 gives Medusa's heads about 0.6; all heads draft in one go (arXiv:2401.10774)", 4),
+    "mtp": Preset("mtp", 0.85, 1, "arXiv:2505.09343: the second token is accepted in 80-90% of cases", 1),
+    "ngram": Preset("ngram", None, None, "looks the draft up in the prompt: no cost; the acceptance depends on how much is copied"),
+}
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name. Errors: unknown-preset."""
+    row = PRESETS.get(name.strip().lower().replace("-", "").replace("_", ""))
+    if row is None:
+        raise UsageError("unknown-preset", f"{name[:40]!r} is no way to draft that llmcalc knows", f"known: {', '.join(PRESETS)}")
+    return row
+
+
+# ---- exactness ----------------------------------------------------------------------------------------------------
+
+
+def distribution(words: Sequence[str], name: str) -> tuple[Fraction, ...]:
+    """Probabilities, exactly as written: 0.6 is 3/5. Errors: bad-distribution."""
+    found = []
+    for word in words:
+        try:
+            value = Fraction(word.strip()) if len(word) <= 40 and "e" not in word.lower() else Fraction(-1)
+        except (ValueError, ZeroDivisionError):
+            value = Fraction(-1)
+        if not 0 <= value <= 1:
+            raise UsageError("bad-distribution", f"{name}: {word[:40]!r} is not a probability", f"write it like --{name} 0.6,0.4")
+        found.append(value)
+    if not found or sum(found) != 1:
+        raise UsageError("bad-distribution", f"{name} sums to {float(sum(found)):g}, not 1", f"write it like --{name} 0.6,0.4")
+    return tuple(found)
+
+
+def exactness(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> dict[str, Any]:
+    """Rejection sampling of the target p with drafts of q: what is accepted, what replaces a rejected draft, and the sum of both.
+
+    Exact arithmetic: `output` equals p or the method would be wrong. Errors: bad-distribution.
+    """
+    if len(p) != len(q):
+        raise UsageError("bad-distribution", f"p has {len(p)} tokens and q has {len(q)}", "give both over the same tokens")
+    accepted = [min(a, b) for a, b in zip(p, q, strict=True)]
+    acceptance = sum(accepted, Fraction(0))
+    rest = [a - b for a, b in zip(p, accepted, strict=True)]
+    residual = [value / (1 - acceptance) for value in rest] if acceptance < 1 else None
+    output = [a + (1 - acceptance) * r for a, r in zip(accepted, residual or [Fraction(0)] * len(p), strict=True)]
+    return {
+        "acceptance": acceptance,
+        "rejection": 1 - acceptance,
+        "accept_if_drafted": [min(Fraction(1), a / b) if b else None for a, b in zip(p, q, strict=True)],
+        "accepted": accepted,
+        "residual": residual,
+        "output": output,
+        "exact": output == list(p),
+    }
+
+
+# ---- time ---------------------------------------------------------------------------------------------------------
+
+
+def expected(acceptance: Figure, drafts: Any) -> Figure:
+    """Tokens per verification, the target's own one included."""
+    number = Figure("draft_tokens", drafts, "tokens", "--draft-tokens")
+    if acceptance.value == 1:
+        return f.all_accepted_tokens.of(as_name="expected_tokens_per_step", draft_tokens=number)
+    return f.expected_tokens_per_step.of(acceptance=acceptance, draft_tokens=number)
+
+
+def verify(model: Model, plan: Deployment, work: Workload, queries: Any) -> Figure:
+    """A step of `queries` tokens per sequence: each cache is read once for all of them, every token is multiplied."""
+    plain = decode.step(model, plan, work)
+    wide = decode.step(model, plan, Workload(work.ctx, work.batch * queries))
+    math = wide["compute_s"]
+    return time.napkin_step_s.of(
+        as_name="verify_s",
+        kv_read_s=plain["kv_read_s"],
+        weight_read_s=wide["weight_read_s"],
+        compute_s=math if math.value is not None else Figure("compute_s", 0, "s", math.origin),
+        communication_s=wide["communication_s"],
+    )
+
+
+def layer_share(model: Model, layers: int) -> float:
+    """Share of the weights read per step that `layers` decoder layers and the head are."""
+    depth = len(model.stack.layers)
+    head = model.stack.vocab * model.stack.embedding[0].columns
+    body = memory.active_params(model) - head
+    return (body / depth * layers + head) / (body + head)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What proposes tokens: a model of its own, or a cost per draft as a share of one pass over the target's weights.
+
+    `at_once`: all drafts of a step together take that share (Medusa's heads), not each.
+    """
+
+    cost: float = 0
+    model: Model | None = None
+    plan: Deployment | None = None
+    at_once: bool = False
+    words: str = ""
+
+
+def draft_time(model: Model, plan: Deployment, work: Workload, draft: Draft) -> Figure:
+    """One draft token for the whole batch."""
+    if draft.model is not None and draft.plan is not None:
+        step = decode.step_time(decode.step(draft.model, draft.plan, work), "napkin")
+        return Figure("draft_s", step.value, "s", f"one step of {draft.model.id}", None, (step,))
+    terms = decode.step(model, plan, work)
+    share = Figure("draft_cost", draft.cost, "", draft.words or "--draft-cost")
+    read, math = terms["weight_read_s"], terms["compute_s"]
+    longer = read if math.value is None or read.value >= math.value else math
+    return time.repeated_s.of(as_name="draft_s", times=share, each_s=longer)
+
+
+def at(model: Model, plan: Deployment, work: Workload, acceptance: Figure, drafts: int, draft: Draft) -> dict[str, Figure]:
+    """Every figure of one operating point."""
+    plain = decode.step_time(decode.step(model, plan, work), "napkin")
+    plain = Figure("plain_s", plain.value, plain.unit, plain.origin, plain.formula, plain.inputs)
+    tokens = expected(acceptance, drafts)
+    step = f.speculative_step_s.of(
+        as_name="step_time_s",
+        verify_s=verify(model, plan, work, drafts + 1),
+        draft_tokens=Figure("draft_tokens", 1 if draft.at_once else drafts, "tokens", "all heads at once" if draft.at_once else "one after another"),
+        draft_s=draft_time(model, plan, work, draft),
+    )
+    tpot = f.speculative_tpot_s.of(step_time_s=step, expected_tokens_per_step=tokens)
+    gain = f.speedup.of(plain_s=plain, speculative_tpot_s=tpot)
+    return {"plain_s": plain, "expected_tokens_per_step": tokens, "step_time_s": step, "tpot_s": tpot, "speedup": gain}
+
+
+def best_length(model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, longest: int = LONGEST) -> int:
+    """The draft length with the highest speed; 0: do not speculate."""
+    gains = {drafts: at(model, plan, work, acceptance, drafts, draft)["speedup"].value for drafts in range(1, longest + 1)}
+    best = max(gains, key=lambda drafts: gains[drafts])
+    return best if gains[best] > 1 else 0
+
+
+def textbook_best(acceptance: float, cost: float, longest: int = 200) -> int:
+    """The draft length of theorem 3.8, where verifying is as fast as one plain step; 0: acceptance does not exceed the cost."""
+    value = Figure("acceptance", acceptance)
+    gains = {drafts: f.ideal_speedup(expected(value, drafts).value, drafts, cost) for drafts in range(longest)}
+    return max(gains, key=lambda drafts: gains[drafts])
+
+
+def speculation(
+    model: Model, plan: Deployment, work: Workload, acceptance: float, draft: Draft, drafts: int | None = None, longest: int = LONGEST
+) -> Estimate:
+    """Speculative decoding at `work`, at the given or the best draft length, and where its gain ends."""
+    rate = Figure("acceptance", acceptance, "", "--acceptance")
+    best = best_length(model, plan, work, rate, draft, longest)
+    chosen = drafts if drafts is not None else best or 1
+    found = at(model, plan, work, rate, chosen, draft)
+    rows = []
+    for batch in sorted({*BATCHES, work.batch}):
+        point = Workload(work.ctx, batch)
+        here = at(model, plan, point, rate, chosen, draft)
+        own = best_length(model, plan, point, rate, draft, longest)
+        rows.append(
+            {
+                "batch": batch,
+                "speedup": here["speedup"].value,
+                "tpot_s": here["tpot_s"].value,
+                "plain_tpot_s": here["plain_s"].value,
+                "best_draft_tokens": own,
+                "best_speedup": at(model, plan, point, rate, own, draft)["speedup"].value if own else 1.0,
+            }
+        )
+    slower = [row["batch"] for row in rows if row["speedup"] < 1]
+    cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
+    extra, memory_words = draft_memory(model, plan, work, draft)
+    held = decode.fits(model, plan, Workload(work.ctx + chosen, work.batch))
+    warnings = []
+    intensity, ridge = verify_intensity(model, plan, chosen + 1)
+    if ridge is not None and intensity > ridge:
+        warnings.append(
+            f"step_time_s: {chosen + 1} queries per cache make attention need {intensity:.0f} FLOP per byte, over the device's {ridge:.0f}: "
+            "arithmetic would bind there, so the gain is overstated"
+        )
+    if best == 0:
+        warnings.append("best_draft_tokens: speculation does not pay at this batch and context")
+    results = {
+        "acceptance": acceptance,
+        "draft_tokens": chosen,
+        "expected_tokens_per_step": found["expected_tokens_per_step"].value,
+        "speedup": found["speedup"].value,
+        "best_draft_tokens": best,
+        "step_time_s": found["step_time_s"].value,
+        "tpot_s": found["tpot_s"].value,
+        "plain_tpot_s": found["plain_s"].value,
+        "tokens_per_s": work.batch / found["tpot_s"].value,
+        "draft_s": found["step_time_s"].inputs[-1].value,
+        "draft_cost": cost,
+        "ideal_speedup": f.ideal_speedup(found["expected_tokens_per_step"].value, chosen, cost),
+        "operations_factor": None if acceptance == 1 else f.operations_factor(acceptance, chosen, cost),
+        "slower_from_batch": min(slower) if slower else None,
+        "draft_memory_bytes": extra,
+        "fits": held.results["fits"] if extra is None else fits_with(model, plan, work, chosen, extra),
+    }
+    if results["slower_from_batch"] is None:
+        warnings.append(f"slower_from_batch: at {work.ctx:,} tokens of context no batch up to {BATCHES[-1]} is slower with {chosen} draft tokens")
+    if results["operations_factor"] is None:
+        warnings.append("operations_factor: every draft is accepted")
+    return Estimate(
+        results,
+        {"speedup": found["speedup"]},
+        rows=tuple(rows),
+        assumptions=(
+            *decode.assumptions(model, plan),
+            draft.words or f"a draft token costs {cost:g} of one pass over the target's weights (--draft-cost)",
+            "acceptance is the same and independent at every position; the target's own token after the drafts is counted",
+            "the verification reads each cache once for all its tokens",
+            memory_words,
+            "ideal rates",
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def verify_intensity(model: Model, plan: Deployment, queries: int) -> tuple[float, float | None]:
+    """(FLOP per byte of the verification's attention over full-context caches, the device's ridge or None)."""
+    found: float = 0
+    for mixer, _ in memory.mixers(model):
+        for entry in mixer.entries:
+            size = memory.entry_bytes(entry, 1, plan.kv).value
+            found = max(found, entry.flops * queries / size if size else 0)
+    rate = decode.compute_rate(plan.device, memory.compute_format(model)[0]).value
+    return found, None if rate is None else rate / plan.device.bandwidth_bytes_per_s
+
+
+def draft_memory(model: Model, plan: Deployment, work: Workload, draft: Draft) -> tuple[float | None, str]:
+    """Weights and caches of the draft [B], or None where it has no model of its own, and in words."""
+    if draft.model is None or draft.plan is None:
+        return None, "the memory of the draft's own layers is not counted"
+    weights = layout.held_weight_bytes(draft.model, draft.plan).value
+    caches = layout.sequence_bytes(draft.model, draft.plan, Figure("ctx_tokens", work.ctx)).value * work.batch
+    return weights + caches, f"the draft holds its own weights and caches on the same {plan.ranks} devices"
+
+
+def fits_with(model: Model, plan: Deployment, work: Workload, drafts: int, extra: float) -> bool | None:
+    """Whether target, draft and the slots of unverified tokens fit together; None where the memory is unknown."""
+    try:
+        found = capacity.ledger(model, plan, work.ctx + drafts)
+    except UsageError:
+        return None
+    return bool(found["kv_budget_bytes"].value - extra >= found["kv_bytes_per_sequence"].value * work.batch)
+
+
+def preset_draft(model: Model, chosen: Preset) -> Draft:
+    """The cost of a preset's draft on this model."""
+    if chosen.layers is None:
+        return Draft(0, words=f"{chosen.name}: {chosen.source}")
+    if chosen.name == "medusa":
+        # Each head is one residual block of hidden × hidden and an LM head of its own.
+        head = model.stack.vocab * model.stack.embedding[0].columns
+        per_head = head + model.stack.hidden**2
+        share = per_head * chosen.longest / sum(layers * weight.active_params for layers, weight in model_weights(model))
+        return Draft(share, at_once=True, words=f"medusa: {chosen.longest} heads read {share:.2f} of the target's weights in one go; {chosen.source}")
+    share = layer_share(model, chosen.layers)
+    return Draft(share, words=f"{chosen.name}: a draft runs through {chosen.layers} layer and the head, {share:.3f} of the target; {chosen.source}")

@@ -1,0 +1,114 @@
+"""Queues: the steady state of continuous batching, waiting times, and replicas.
+
+Formulas that need a sum (Erlang's, harmonic numbers) are plain functions below the registered ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from llmcalc.figures import formula
+
+
+@formula(unit="ratio")
+def load(rate, service_s):  # type: ignore[no-untyped-def]
+    """Share of the time that one server is busy. [1]"""
+    return rate * service_s
+
+
+@formula(unit="sequences", ref="Little's law on jax-ml/scaling-book inference.md, theoretical step time")
+def steady_batch(rate, output_tokens, fixed_s, per_sequence_s, prefill_load):  # type: ignore[no-untyped-def]
+    """Mean number of decoding sequences: each adds its own reads to a step that all of them wait for. [sequences]"""
+    return rate * output_tokens * fixed_s / (1 - prefill_load - rate * output_tokens * per_sequence_s)
+
+
+@formula(unit="s")
+def steady_tpot_s(fixed_s, per_sequence_s, batch, prefill_load):  # type: ignore[no-untyped-def]
+    """Time per token where prefills take a share of the time away. [s]"""
+    return (fixed_s + per_sequence_s * batch) / (1 - prefill_load)
+
+
+@formula(unit="sequences", ref="busy period of an M/G/1 queue: Takács 1962")
+def companions(rate, load, service_variance_s2):  # type: ignore[no-untyped-def]
+    """Requests that leave a queue in the same busy period as a given one: with random arrivals, mean of X(X-1)/X over sizes X. [sequences]"""
+    return (load + rate * rate * service_variance_s2) / ((1 - load) * (1 - load)) + load / (1 - load)
+
+
+@formula(unit="requests/s")
+def max_rate(prefill_s, output_tokens, token_s):  # type: ignore[no-untyped-def]
+    """Rate at which one replica is busy all the time; token_s is a token's share of a step at the batch limit. [requests/s]"""
+    return 1 / (prefill_s + output_tokens * token_s)
+
+
+@formula(unit="tokens")
+def mean_context(prompt_output_tokens, output_squared_tokens, output_tokens):  # type: ignore[no-untyped-def]
+    """Context of the average decode step: long answers have more steps, and longer ones. Means over requests. [tokens]"""
+    return (prompt_output_tokens + output_squared_tokens / 2) / output_tokens
+
+
+@formula(unit="s", ref="Pollaczek and Khinchine; DistServe, arXiv:2401.09670")
+def mean_wait_s(rate, mean_square_s2, load):  # type: ignore[no-untyped-def]
+    """Mean wait for one server with random arrivals, first come first served. [s]"""
+    return rate * mean_square_s2 / (2 * (1 - load))
+
+
+@formula(unit="s", ref="arXiv:2401.09670, eq. 1")
+def uniform_ttft_s(rate, service_s):  # type: ignore[no-untyped-def]
+    """TTFT when all prompts are alike: the prefill and the wait for it. [s]"""
+    return service_s + rate * service_s * service_s / (2 * (1 - rate * service_s))
+
+
+@formula(unit="s", ref="arXiv:2401.09670, eq. 2")
+def pipelined_ttft_s(rate, service_s):  # type: ignore[no-untyped-def]
+    """TTFT of alike prompts through two pipeline stages: as long as alone, but twice as many per second. [s]"""
+    return service_s + rate * service_s * service_s / (4 * (2 - rate * service_s))
+
+
+@formula(unit="s", ref="arXiv:2401.09670, eq. 3")
+def parallel_ttft_s(rate, service_s, speedup):  # type: ignore[no-untyped-def]
+    """TTFT of alike prompts on two tensor-parallel devices that are `speedup` times faster together. [s]"""
+    return service_s / speedup + rate * service_s * service_s / (2 * speedup * (speedup - rate * service_s))
+
+
+@formula(unit="s")
+def tail_ttft_s(service_s, log_load_over_share, load, cv2):  # type: ignore[no-untyped-def]
+    """Quantile of the time in the system under an exponential tail; cv2 is the squared variation of the service time. [s]"""
+    return service_s + log_load_over_share * (1 + cv2) * service_s / (2 * (1 - load))
+
+
+@formula(unit="s", ref="Erlang 1917")
+def shared_queue_wait_s(wait_probability, servers, offered, service_s):  # type: ignore[no-untyped-def]
+    """Mean wait where c servers share one queue. [s]"""
+    return wait_probability * service_s / (servers - offered)
+
+
+@formula(unit="s", ref="Allen and Cunneen 1978")
+def general_wait_s(exponential_wait_s, arrival_cv2, service_cv2):  # type: ignore[no-untyped-def]
+    """The wait of the exponential case, scaled to other variations. [s]"""
+    return exponential_wait_s * (arrival_cv2 + service_cv2) / 2
+
+
+@formula(unit="ratio", ref="OSDI'22 Orca")
+def static_utilization(mean_output, expected_longest):  # type: ignore[no-untyped-def]
+    """Share of a static batch's slots at work: the batch ends with its longest answer. [1]"""
+    return mean_output / expected_longest
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Probability that a request waits, c servers, `offered` of them busy on average (< c). [1] Ref: Erlang 1917."""
+    blocked = 1.0
+    for k in range(1, servers + 1):
+        blocked = offered * blocked / (k + offered * blocked)
+    return servers * blocked / (servers - offered * (1 - blocked))
+
+
+def harmonic(n: int) -> float:
+    """1 + 1/2 + … + 1/n: the longest of n exponential answers, in means. [1]"""
+    return sum(1 / k for k in range(1, n + 1))
+
+
+def expected_longest(outputs: Iterable[int], batch: int) -> float:
+    """Mean of the longest of `batch` answers drawn from a sample. [tokens]"""
+    ordered = sorted(outputs)
+    n = len(ordered)
+    return sum(value * (((i + 1) / n) ** batch - (i / n) ** batch) for i, value in enumerate(ordered))

@@ -1,0 +1,133 @@
+"""Interview practice from the same engine: questions are drawn from estimates, and explained by the Figures behind them.
+
+A template is a function from a Draw (seeded choices, wording) to a Question, registered under a topic and a level. Question
+`n` of a seed is the same on every platform: only `random.Random.random` is asked, whose sequence Python promises to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llmcalc.errors import UsageError, close_matches, printable
+from llmcalc.quiz.answers import Verdict, judge_choice, judge_number, judge_points
+
+if TYPE_CHECKING:
+    from llmcalc.figures import Figure
+    from llmcalc.quiz.draw import Draw
+
+LANGUAGES = ("en", "ru")
+LEVELS = (1, 2, 3)  # one multiplication, a few steps, judgement
+LETTERS = "abcdefgh"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """kind "number" (answer in SI base units of `unit`), "choice" (answer is a letter) or "points" (a rubric: `choices` are its points).
+
+    `command` is what llmcalc is to be called with to print the answer, under `result` of its JSON; empty where no command does.
+    """
+
+    key: str
+    topic: str
+    level: int
+    kind: str
+    text: str
+    answer: Any
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    slips: tuple[tuple[float, str], ...] = ()
+    steps: tuple[str, ...] = ()
+    figure: Figure | None = None
+    command: tuple[str, ...] = ()
+    result: str = ""
+
+    def judge(self, text: str) -> Verdict:
+        """The verdict on what was typed. Never raises."""
+        if text.strip().casefold() in SKIP:
+            return Verdict("skipped", 0.0)
+        if self.kind == "number":
+            return judge_number(text, self.answer, self.unit, self.slips)
+        if self.kind == "choice":
+            return judge_choice(text, self.answer, self.choices)
+        return judge_points(text, self.patterns)[0]
+
+
+SKIP = frozenset(("", "?", "skip", "pass", "idk", "don't know", "не знаю", "пропуск", "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One kind of question. `fixed`: it has no numbers to draw, so it is the same every time but for the order of its choices."""
+
+    key: str
+    topic: str
+    level: int
+    make: Callable[[Draw], Question]
+
+
+TEMPLATES: dict[str, Template] = {}
+
+
+def template(topic: str, level: int) -> Callable[[Callable[[Draw], Question]], Callable[[Draw], Question]]:
+    """Register a template; its key is the function's name."""
+
+    def wrap(make: Callable[[Draw], Question]) -> Callable[[Draw], Question]:
+        TEMPLATES[make.__name__] = Template(make.__name__, topic, level, make)
+        return make
+
+    return wrap
+
+
+def bank() -> dict[str, Template]:
+    """Every template, by key."""
+    from llmcalc.quiz import concepts, numbers  # noqa: F401 - they register themselves
+
+    return TEMPLATES
+
+
+def topics() -> list[str]:
+    """Every topic, in the order of the bank."""
+    return list(dict.fromkeys(each.topic for each in bank().values()))
+
+
+def chosen(topic: str | None = None, level: int | None = None) -> list[Template]:
+    """The templates of a topic (several with commas) and a level. Errors: unknown-topic, no-questions."""
+    wanted = None
+    if topic is not None:
+        wanted = {word.strip().lower() for word in topic.split(",") if word.strip()}
+        for word in sorted(wanted - set(topics())) or ([] if wanted else [topic]):
+            near = close_matches(word, topics())
+            hint = f"did you mean {near[0]}?" if near else f"topics: {', '.join(topics())}"
+            raise UsageError("unknown-topic", f"{printable(word, 40)!r} is not a topic of the quiz", hint)
+    found = [each for each in bank().values() if (wanted is None or each.topic in wanted) and level in (None, each.level)]
+    if not found:
+        raise UsageError("no-questions", f"topic {topic} has no questions of level {level}", "leave the level out, or choose another topic")
+    return found
+
+
+def questions(
+    seed: int, count: int, *, topic: str | None = None, level: int | None = None, language: str = "en", first: tuple[str, ...] = ()
+) -> Iterator[Question]:
+    """`count` questions of a seed; `first` names templates that come before the others. No two neighbours are alike."""
+    from llmcalc.quiz.draw import Draw, Source
+
+    source = Source(f"{seed}")
+    pool = chosen(topic, level)
+    known = {each.key: each for each in pool}
+    bag: list[Template] = [known[key] for key in first if key in known]
+    last: Question | None = None
+    for number in range(count):
+        if not bag:
+            bag = source.shuffled(pool)
+            if last is not None and len(bag) > 1 and bag[0].key == last.key:
+                bag.append(bag.pop(0))
+        each = bag.pop(0)
+        for attempt in range(20):  # a template alone in its pool: other numbers, or the choices in another order
+            question = each.make(Draw(Source(f"{seed}/{number}/{attempt}"), language, each))
+            if last is None or (question.text, question.choices) != (last.text, last.choices):
+                break
+        last = question
+        yield question

@@ -1,0 +1,365 @@
+"""What arrives: requests at random or from a trace file, read line by line.
+
+A trace is hostile until each of its lines is checked: lengths of lines, numbers, order. Nothing is kept but the line in hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import IO, Any, NamedTuple
+
+from llmcalc.errors import LlmcalcError, UsageError, close_matches, printable
+
+MAX_LINE = 2**20  # characters; the longest line of a public trace (with block hashes) has some 40,000
+MOST_TOKENS = 10**8
+# Names of the columns in public traces: our own, Vidur's, Azure's, Mooncake's, BurstGPT's.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "arrival": ("arrival_s", "arrived_at", "timestamp", "arrival_time", "arrival", "time", "arrival_ms", "timestamp_ms"),
+    "prompt": ("prompt_tokens", "num_prefill_tokens", "contexttokens", "input_length", "request tokens", "input_tokens", "prompt"),
+    "output": ("output_tokens", "num_decode_tokens", "generatedtokens", "output_length", "response tokens", "output"),
+}
+OPTIONAL = ("cached_tokens", "cached")
+
+
+class Request(NamedTuple):
+    """One request: when it arrives [s], tokens in, tokens out, and prompt tokens in the prefix cache."""
+
+    arrival_s: float
+    prompt: int
+    output: int
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Requests alike: mean lengths and their coefficients of variation (0: all the same, else lognormal)."""
+
+    prompt: int
+    output: int
+    cached: int = 0
+    share: float = 1
+    prompt_cv: float = 0
+    output_cv: float = 0
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Random arrivals of these kinds, or a trace. `cv`: variation of the time between arrivals (1: Poisson, else gamma)."""
+
+    rate: float
+    kinds: tuple[Kind, ...] = ()
+    cv: float = 1
+    trace: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def requests(self, seed: int = 0, part: int = 1) -> Iterator[Request]:
+        """The requests that one of `part` replicas gets, without end unless they come from a trace."""
+        if self.trace is not None:
+            return (request for index, request in enumerate(read_trace(self.trace)) if index % part == 0)
+        return _random(replace(self, rate=self.rate / part), seed)
+
+    def sample(self, size: int = 4000, seed: int = 0) -> list[Request]:
+        """Requests that stand for all: the kind itself where lengths are fixed, else drawn at random."""
+        if self.trace is not None:
+            return Reservoir(size, seed).fill(read_trace(self.trace))
+        if len(self.kinds) == 1 and not (self.kinds[0].prompt_cv or self.kinds[0].output_cv):
+            kind = self.kinds[0]
+            return [Request(0, kind.prompt, kind.output, kind.cached)]
+        source = _random(self, seed)
+        return [next(source) for _ in range(size)]
+
+
+class Reservoir:
+    """An even sample of a stream whose length is not known."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.random = size, random.Random(seed)
+
+    def fill(self, stream: Iterator[Request]) -> list[Request]:
+        """Read the stream to its end."""
+        kept: list[Request] = []
+        for index, request in enumerate(stream):
+            if index < self.size:
+                kept.append(request)
+            elif (place := self.random.randrange(index + 1)) < self.size:
+                kept[place] = request
+        return kept
+
+
+def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
+    chance = random.Random(seed)
+    shape = 1 / traffic.cv**2 if traffic.cv else 0
+    mean = 1 / traffic.rate
+    ends: list[float] = []
+    for kind in traffic.kinds:
+        ends.append((ends[-1] if ends else 0) + kind.share)
+    now = 0.0
+    while True:
+        gap = mean if not shape else chance.expovariate(traffic.rate) if shape == 1 else chance.gammavariate(shape, mean / shape)
+        now += gap
+        kind = traffic.kinds[0]
+        if len(ends) > 1:
+            drawn = chance.random() * ends[-1]
+            kind = traffic.kinds[next((i for i, end in enumerate(ends) if drawn < end), len(ends) - 1)]
+        prompt, cached = kind.prompt, kind.cached
+        if kind.prompt_cv:
+            prompt = _lognormal(chance, kind.prompt, kind.prompt_cv)
+            cached = min(prompt - 1, round(prompt * kind.cached / kind.prompt))
+        output = _lognormal(chance, kind.output, kind.output_cv) if kind.output_cv else kind.output
+        yield Request(now, prompt, output, cached)
+
+
+def _lognormal(chance: random.Random, mean: float, cv: float) -> int:
+    variance = math.log(1 + cv * cv)
+    return max(1, round(chance.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))))
+
+
+# ---- traces -------------------------------------------------------------------------------------------------------
+
+
+def read_trace(path: str) -> Iterator[Request]:
+    """The requests of a CSV or JSONL trace, in order; times start at 0.
+
+    Errors name the line and the column: bad-trace, file-unreadable.
+    """
+    first: float | None = None
+    last = -math.inf
+    line = 0
+    for line, row, names in _rows(path):
+        at = _time(row, names["arrival"], path, line)
+        if first is None:
+            first = at
+        if at < last:
+            raise _bad(path, line, names["arrival"], f"{at - first:g} s is before the line above ({last - first:g} s)", "sort the trace by time")
+        last = at
+        prompt = _tokens(row, names["prompt"], path, line)
+        output = _tokens(row, names["output"], path, line)
+        cached = _tokens(row, names["cached"], path, line, least=0) if "cached" in names else 0
+        if cached >= prompt:
+            raise _bad(path, line, names["cached"], f"{cached} is not less than the prompt of {prompt}", "at least one token of a prompt is read")
+        yield Request(at - first, prompt, output, cached)
+    if first is None:
+        raise LlmcalcError("bad-trace", f"{printable(path)} has no requests", "one line per request: arrival_s, prompt_tokens, output_tokens")
+
+
+class Totals(NamedTuple):
+    """A trace at a glance: requests, seconds from the first to the last, tokens in and out."""
+
+    requests: int
+    seconds: float
+    prompt_tokens: int
+    output_tokens: int
+
+
+def totals(path: str) -> Totals:
+    """One pass over the trace. Errors: those of reading it, and bad-trace where all requests come at once."""
+    number = prompt = output = 0
+    last = 0.0
+    for request in read_trace(path):
+        number, prompt, output, last = number + 1, prompt + request.prompt, output + request.output, request.arrival_s
+    if not last:
+        raise LlmcalcError("bad-trace", f"{printable(path)}: all {number} requests arrive at the same time, so there is no rate", "give a trace that lasts")
+    return Totals(number, last, prompt, output)
+
+
+def of_trace(path: str) -> Traffic:
+    """The traffic of a trace file."""
+    found = totals(path)
+    words = f"trace of {found.requests:,} requests over {found.seconds:,.0f} s: {found.prompt_tokens / found.requests:,.0f} tokens in, {found.output_tokens / found.requests:,.0f} out on average"
+    return Traffic(found.requests / found.seconds, trace=path, notes=(words,))
+
+
+def _bad(path: str, line: int, column: str, what: str, hint: str) -> LlmcalcError:
+    return LlmcalcError("bad-trace", f"{printable(path)}, line {line}, column {printable(column, 40)}: {printable(what)}", hint)
+
+
+def _lines(stream: IO[bytes], path: str) -> Iterator[str]:
+    number = 0
+    while True:
+        raw = stream.readline(MAX_LINE + 1)
+        if not raw:
+            return
+        number += 1
+        if len(raw) > MAX_LINE:
+            raise LlmcalcError("bad-trace", f"{printable(path)}, line {number} has over {MAX_LINE:,} bytes", "one line per request")
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise LlmcalcError("bad-trace", f"{printable(path)}, line {number} is not UTF-8 text", "a trace is a text file, CSV or one JSON object per line") from None
+
+
+def _rows(path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
+    """(line, fields by name, our names for the columns) of every request."""
+    try:
+        stream = open(path, "rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as problem:
+        reason = (getattr(problem, "strerror", None) or str(problem)).lower()
+        raise LlmcalcError("file-unreadable", f"cannot read {printable(path)}: {reason}", "give the path of a trace, CSV or JSONL") from None
+    with stream:
+        try:
+            lines = _lines(stream, path)
+            first = next((line for line in lines if line.strip()), "")
+            if first.lstrip().startswith("{"):
+                yield from _json_rows(first, lines, path)
+            elif first:
+                yield from _csv_rows(first, lines, path)
+        except OSError as problem:
+            raise LlmcalcError("file-unreadable", f"cannot read {printable(path)}: {(problem.strerror or str(problem)).lower()}", "give a readable file") from None
+
+
+def _json_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
+    names: dict[str, str] = {}
+    line = 0
+    text: str | None = first
+    while text is not None:
+        line += 1
+        if text.strip():
+            try:
+                row = json.loads(text)
+            except (ValueError, RecursionError) as problem:
+                where = f"column {problem.colno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else "nested too deeply"
+                raise LlmcalcError("bad-trace", f"{printable(path)}, line {line}, {where}", "one JSON object per line") from None
+            if not isinstance(row, dict):
+                raise LlmcalcError("bad-trace", f"{printable(path)}, line {line} is not a JSON object", "one JSON object per line")
+            names = names or _names(list(row), path, line)
+            yield line, row, names
+        text = next(lines, None)
+
+
+def _csv_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
+    import itertools
+
+    reader = csv.reader(itertools.chain([first], lines), strict=True, delimiter="\t" if "\t" in first and "," not in first else ",")
+    try:
+        header = next(reader)
+        names = _names(header, path, 1)
+        places = {name: header.index(name) for name in names.values()}
+        for fields in reader:
+            if fields:
+                if len(fields) < len(header):
+                    missing = header[len(fields)]
+                    raise _bad(path, reader.line_num, missing, f"the line has {len(fields)} fields, the header {len(header)}", "one field per column")
+                yield reader.line_num, {name: fields[place] for name, place in places.items()}, names
+    except csv.Error as problem:
+        raise LlmcalcError("bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per request") from None
+
+
+def _names(found: list[str], path: str, line: int) -> dict[str, str]:
+    """Which of the file's columns are ours. Errors: bad-trace, for a column that is missing."""
+    plain = {str(name).strip().lower().replace("-", "_"): name for name in found}
+    names = {}
+    for ours, known in COLUMNS.items():
+        hit = next((plain[name] for name in known if name in plain), None)
+        if hit is None:
+            near = close_matches(known[0], list(plain))
+            raise LlmcalcError(
+                "bad-trace",
+                f"{printable(path)}, line {line}: no column {known[0]} (found: {printable(', '.join(map(str, found[:12])), 200)})",
+                f"rename {printable(str(plain[near[0]]), 40)} to {known[0]}" if near else f"needed: {', '.join(names[0] for names in COLUMNS.values())}",
+            )
+        names[ours] = hit
+    cached = next((plain[name] for name in OPTIONAL if name in plain), None)
+    return names | ({"cached": cached} if cached is not None else {})
+
+
+def _number(value: Any, path: str, line: int, column: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) or value is None else float(value if not isinstance(value, str) or len(value) < 64 else "nan")
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise _bad(path, line, column, f"{printable(str(value)[:60])!r} is not a number", "every request has a time and two lengths")
+    return number
+
+
+def _time(row: Any, column: str, path: str, line: int) -> float:
+    value = row.get(column)
+    plain = column.strip().lower()
+    if isinstance(value, str) and "-" in value.strip()[1:] and ":" in value and len(value) < 64:
+        try:
+            # Azure's traces write seven digits of a second; Python reads six.
+            text = value.strip()
+            head, point, rest = text.partition(".")
+            digits = "".join(c for c in rest if c.isdigit()) if point and "+" not in rest else ""
+            return datetime.fromisoformat(f"{head}.{digits[:6]}" if digits else text).timestamp()
+        except (ValueError, OverflowError, OSError):
+            pass
+    number = _number(value, path, line, column)
+    if number < 0:
+        raise _bad(path, line, column, f"{number:g} is a negative time", "times are seconds from the start")
+    # Mooncake's traces (timestamp with input_length) count milliseconds.
+    thousandths = plain.endswith("_ms") or (plain == "timestamp" and "input_length" in row)
+    return number / 1000 if thousandths else number
+
+
+def _tokens(row: Any, column: str, path: str, line: int, least: int = 1) -> int:
+    number = _number(row.get(column), path, line, column)
+    if not (least <= number <= MOST_TOKENS and number == int(number)):
+        raise _bad(path, line, column, f"{number:g} is not a number of tokens from {least}", "leave out requests that failed")
+    return int(number)
+
+
+# ---- mixes --------------------------------------------------------------------------------------------------------
+
+
+def of_yaml(path: str, rate: float | None = None) -> Traffic:
+    """A mix of kinds: `rate` (requests/s), `cv`, and `kinds`, each with share, prompt, output_tokens and more. Errors: bad-traffic."""
+    from pathlib import Path
+
+    from llmcalc import data, units
+
+    what = "traffic file"
+    raw = data.parse_yaml(data.read_text(Path(path), what, 2**20), path, what)
+
+    def bad(field: str, value: Any, needs: str) -> LlmcalcError:
+        return LlmcalcError("bad-traffic", f"{printable(path)}: {field} {printable(repr(value), 60)} is not {needs}", "see docs: rate, cv, kinds: [{name, share, prompt, output_tokens}]")
+
+    def number(block: dict[str, Any], field: str, default: float | None, most: float = 1e9) -> float:
+        value = block.get(field, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise bad(field, value, f"a number from 0 to {most:g}")
+        return float(value)
+
+    def tokens(block: dict[str, Any], field: str, default: int | None = None) -> int:
+        value = block.get(field, default)
+        if value == 0 and default == 0:
+            return 0
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise bad(field, value, "a number of tokens")
+        return units.tokens(value, field)
+
+    if not isinstance(raw, dict):
+        raise bad("the file", raw, "a mapping")
+    unknown = set(raw) - {"rate", "cv", "kinds"}
+    if unknown:
+        raise bad("key", sorted(map(str, unknown))[0], "known")
+    blocks = raw.get("kinds")
+    if not isinstance(blocks, list) or not blocks or len(blocks) > 1000:
+        raise bad("kinds", blocks, "a list of kinds of requests")
+    kinds = []
+    for block in blocks:
+        if not isinstance(block, dict):
+            raise bad("kind", block, "a mapping")
+        strange = set(block) - {"name", "share", "prompt", "output_tokens", "cached", "prompt_cv", "output_cv"}
+        if strange:
+            raise bad("key", sorted(map(str, strange))[0], "known")
+        kind = Kind(
+            tokens(block, "prompt"), tokens(block, "output_tokens"), tokens(block, "cached", 0), number(block, "share", 1),
+            number(block, "prompt_cv", 0, 10), number(block, "output_cv", 0, 10), str(block.get("name", "")),
+        )  # fmt: skip
+        if kind.cached >= kind.prompt:
+            raise bad("cached", kind.cached, "less than the prompt")
+        kinds.append(kind)
+    if not sum(kind.share for kind in kinds):
+        raise bad("share", 0, "above 0 for any kind")
+    asked = rate if rate is not None else number(raw, "rate", 0)
+    if not asked:
+        raise UsageError("bad-traffic", f"{printable(path)} gives no rate", "add rate: requests per second, or give --rate")
+    return Traffic(asked, tuple(kinds), number(raw, "cv", 1, 10), notes=(f"traffic mix of {len(kinds)} kinds from {printable(path)}",))
