@@ -515,11 +515,8 @@ def _mlx(q: Mapping[str, Any], model: Model) -> Rule:
         return Scheme(f"int{bits}", bits, (1, group), 4)  # a scale and a bias in 16 bits
 
     whole_model = made(q)
-    own = [
-        (Matcher([name]), None if value is False else made({**q, **value} if isinstance(value, Mapping) else q))
-        for name, value in q.items()
-        if isinstance(value, Mapping) or (value is False and "." in name)
-    ]
+    modules = {name: value for name, value in q.items() if isinstance(value, Mapping) or value is False}
+    own = [(Matcher([name]), None if value is False else made({**q, **value})) for name, value in modules.items()]
 
     def rule(weight: Weight, spellings: tuple[str, ...]) -> Scheme | None:
         if weight.columns == 1 or weight.part in ("norms", "state", "positions") or weight.part in _TOWERS:
@@ -561,6 +558,13 @@ def _unknown(what: str) -> ConfigError:
     )
 
 
+def _gguf(q: Mapping[str, Any], model: Model) -> Rule:
+    """A GGUF file's own tensors, counted from its header: the average of each part. K-quants are dequantised to 16 bits."""
+    held: Any = q.get("parts") or {}
+    schemes = {part: Scheme(str(q.get("format")), 8 * size / elements) for part, (size, elements) in held.items() if elements}
+    return lambda weight, spellings: schemes.get(weight.part)
+
+
 METHODS: dict[str, Callable[[Mapping[str, Any], Model], Rule]] = {
     "fp8": _fp8,
     "awq": _awq,
@@ -572,6 +576,7 @@ METHODS: dict[str, Callable[[Mapping[str, Any], Model], Rule]] = {
     "modelopt_fp4": _modelopt,
     "modelopt_mixed": _modelopt,
     "mxfp4": _mxfp4,
+    "gguf": _gguf,
     "torchao": _torchao,
     "mlx": _mlx,
     "fbgemm_fp8": _fbgemm,

@@ -39,6 +39,11 @@ def user_cache() -> Path:
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
+def user_state() -> Path:
+    """What a program remembers between runs: $XDG_STATE_HOME/llmcalc, by default ~/.local/state/llmcalc."""
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
 def read_text(path: Path, what: str, limit: int = MAX_CONFIG_BYTES) -> str:
     """A UTF-8 file (BOM allowed) of at most `limit` bytes. Errors: file-unreadable, file-too-large, file-not-text."""
     try:

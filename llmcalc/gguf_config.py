@@ -162,7 +162,7 @@ def config(files: Files) -> dict[str, Any]:
     given = builder(source)
     sizes: dict[str, list[int]] = {}
     for tensor in files.tensors:
-        kind = part(tensor.name, source.depth)
+        kind = part(tensor.name, source.depth, arch)
         held = sizes.setdefault(kind, [0, 0])
         held[0] += tensor.bytes
         held[1] += tensor.elements
@@ -181,7 +181,8 @@ _PARTS = (
     (r"mm\.|resampler\.", "projector"),
     (r"blk\.\d+\.nextn\.", "mtp"),
     (r"blk\.\d+\.(exp_probs_b|exp_probs_b\.\w+)$", "balancing bias"),
-    (r"blk\.\d+\.layer_output_scale\.", "layer scale"),
+    (r"blk\.\d+\.layer_output_scale(\.|$)", "layer scale"),
+    (r"blk\.\d+\.ffn_gate_inp\.scale$", "router"),
     (r"blk\.\d+\.[\w.]+\.(scale|input_scale)$", "scales"),
     (r"blk\.\d+\.indexer\.(proj|k_norm)", "indexer"),
     (r"blk\.\d+\.(\w+_)?norm(_\w+)?\.", "norms"),
@@ -196,8 +197,10 @@ _PARTS = (
 _KNOWN_PARTS = re.compile("|".join(f"(?P<p{number}>{pattern})" for number, (pattern, _) in enumerate(_PARTS)))
 
 
-def part(name: str, depth: int) -> str:
+def part(name: str, depth: int, arch: str = "") -> str:
     """The part of the model that a tensor belongs to, in the words of the readers; what is no parameter has words of its own."""
+    if arch == "gemma4" and name.endswith(".ffn_down_exps.scale"):
+        return "router"  # its weight per expert, not a quantiser's scale
     layer = re.match(r"blk\.(\d{1,6})\.", name)
     if layer and int(layer[1]) >= depth:
         return "mtp"

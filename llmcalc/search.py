@@ -16,7 +16,6 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.errors import UsageError
 from llmcalc.estimate import capacity, decode, layout, memory, prefill
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
@@ -402,7 +401,9 @@ def _excess(space: Space, rack: Rack, value: dict[str, Array], limits: Limits, s
 Best = tuple[float, float, Place]
 
 
-def _cheaper(best: Best | None, usd: Array, tpot: Array, allowed: Array, limit: float | None, places: Callable[[Array], Array]) -> Best | None:
+def _cheaper(
+    best: Best | None, usd: Array, tpot: Array, allowed: Array, limit: float | None, places: Callable[[Array], Array]
+) -> Best | None:
     """The cheaper of the best so far and this table's cheapest point within the limit; of equal prices, the faster."""
     fast = allowed if limit is None else allowed & (tpot.ravel() <= limit)
     (kept,) = np.nonzero(fast)
@@ -501,7 +502,12 @@ def _impossible(space: Space, one: Candidate) -> dict[str, Any]:
 
 def _blank(one: Candidate, tp: int) -> dict[str, Any]:
     empty: dict[str, Any] = dict.fromkeys(COMPARED)
-    return empty | {"hardware": one.device.id, "count": tp, "usd_per_hour": None if one.usd_per_hour is None else one.usd_per_hour * tp, "price_date": one.price_date}
+    return empty | {
+        "hardware": one.device.id,
+        "count": tp,
+        "usd_per_hour": None if one.usd_per_hour is None else one.usd_per_hour * tp,
+        "price_date": one.price_date,
+    }
 
 
 COMPARED = (
@@ -554,11 +560,9 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
         yield found
 
 
-def _column(value: Any, number: int) -> list[float | None]:
+def _column(value: Any, number: int) -> list[Any]:
     """A column of a table as Python numbers; NaN and None are None."""
     if value is None:
         return [None] * number
     column = np.broadcast_to(value, (number, 1))[:, 0].tolist()
     return [None if isinstance(each, float) and math.isnan(each) else each for each in column]
-
-

@@ -65,15 +65,25 @@ class Traffic:
             return (request for index, request in enumerate(read_trace(self.trace)) if index % part == 0)
         return _random(replace(self, rate=self.rate / part), seed)
 
-    def sample(self, size: int = 4000, seed: int = 0) -> list[Request]:
-        """Requests that stand for all: the kind itself where lengths are fixed, else drawn at random."""
+    def sample(self, size: int = 1000) -> list[Request]:
+        """Requests that stand for all: the kinds by their shares, spread evenly over their lengths, or an even draw of a trace."""
         if self.trace is not None:
-            return Reservoir(size, seed).fill(read_trace(self.trace))
+            return Reservoir(size, 0).fill(read_trace(self.trace))
         if len(self.kinds) == 1 and not (self.kinds[0].prompt_cv or self.kinds[0].output_cv):
             kind = self.kinds[0]
             return [Request(0, kind.prompt, kind.output, kind.cached)]
-        source = _random(self, seed)
-        return [next(source) for _ in range(size)]
+        from statistics import NormalDist
+
+        normal = NormalDist()
+        whole = sum(kind.share for kind in self.kinds)
+        found = []
+        for kind in self.kinds:
+            count = max(1, round(size * kind.share / whole)) if kind.share else 0
+            for i in range(count):
+                # Evenly spaced in one length, a golden-ratio sequence in the other: even in both.
+                at, other = (i + 0.5) / count, (i * 0.6180339887498949 + 0.5) % 1
+                found.append(_request(0, kind, normal.inv_cdf(at), normal.inv_cdf(other)))
+        return found
 
 
 class Reservoir:
@@ -108,17 +118,24 @@ def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
         if len(ends) > 1:
             drawn = chance.random() * ends[-1]
             kind = traffic.kinds[next((i for i, end in enumerate(ends) if drawn < end), len(ends) - 1)]
-        prompt, cached = kind.prompt, kind.cached
-        if kind.prompt_cv:
-            prompt = _lognormal(chance, kind.prompt, kind.prompt_cv)
-            cached = min(prompt - 1, round(prompt * kind.cached / kind.prompt))
-        output = _lognormal(chance, kind.output, kind.output_cv) if kind.output_cv else kind.output
-        yield Request(now, prompt, output, cached)
+        if kind.prompt_cv or kind.output_cv:
+            yield _request(now, kind, chance.gauss(0, 1), chance.gauss(0, 1))
+        else:
+            yield Request(now, kind.prompt, kind.output, kind.cached)
 
 
-def _lognormal(chance: random.Random, mean: float, cv: float) -> int:
+def _request(now: float, kind: Kind, prompt_z: float, output_z: float) -> Request:
+    """A request of a kind from two standard normal numbers."""
+    prompt = _lognormal(kind.prompt, kind.prompt_cv, prompt_z)
+    cached = min(prompt - 1, round(prompt * kind.cached / kind.prompt))
+    return Request(now, prompt, _lognormal(kind.output, kind.output_cv, output_z), cached)
+
+
+def _lognormal(mean: int, cv: float, z: float) -> int:
+    if not cv:
+        return mean
     variance = math.log(1 + cv * cv)
-    return max(1, round(chance.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))))
+    return max(1, round(mean * math.exp(math.sqrt(variance) * z - variance / 2)))
 
 
 # ---- traces -------------------------------------------------------------------------------------------------------
@@ -195,14 +212,17 @@ def _lines(stream: IO[bytes], path: str) -> Iterator[str]:
             raise LlmcalcError("bad-trace", f"{printable(path)}, line {number} is not UTF-8 text", "a trace is a text file, CSV or one JSON object per line") from None
 
 
-def _rows(path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
-    """(line, fields by name, our names for the columns) of every request."""
+def _opened(path: str) -> IO[bytes]:
     try:
-        stream = open(path, "rb")  # noqa: SIM115 - closed below
+        return open(path, "rb")
     except (OSError, ValueError) as problem:
         reason = (getattr(problem, "strerror", None) or str(problem)).lower()
-        raise LlmcalcError("file-unreadable", f"cannot read {printable(path)}: {reason}", "give the path of a trace, CSV or JSONL") from None
-    with stream:
+        raise LlmcalcError("file-unreadable", f"cannot read {printable(path)}: {reason}", "give the path of a CSV or JSONL file") from None
+
+
+def _rows(path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
+    """(line, fields by name, our names for the columns) of every request."""
+    with _opened(path) as stream:
         try:
             lines = _lines(stream, path)
             first = next((line for line in lines if line.strip()), "")
@@ -304,6 +324,38 @@ def _tokens(row: Any, column: str, path: str, line: int, least: int = 1) -> int:
     if not (least <= number <= MOST_TOKENS and number == int(number)):
         raise _bad(path, line, column, f"{number:g} is not a number of tokens from {least}", "leave out requests that failed")
     return int(number)
+
+
+MEASURED = tuple(f"{name}_p{p}_s" for name in ("ttft", "tpot", "e2e") for p in (50, 95, 99))
+
+
+def read_measured(path: str) -> list[dict[str, float]]:
+    """A load test's results: `rate` and any of ttft_p50_s, ttft_p95_s, …, e2e_p99_s. Errors: bad-trace, naming line and column."""
+    found = []
+    for line, row in _csv_dicts(path):
+        values = {name: _number(row[name], path, line, name) for name in ("rate", *MEASURED) if row.get(name) not in (None, "")}
+        if not values.get("rate", 0) > 0:
+            raise _bad(path, line, "rate", "a rate above 0 is needed", "one line per rate: rate,ttft_p95_s,tpot_p95_s")
+        if len(values) == 1 or any(value < 0 for value in values.values()):
+            raise _bad(path, line, next(iter(row)), "no figures, or negative ones", f"give some of {', '.join(MEASURED)}")
+        found.append(values)
+        if len(found) > 100:
+            raise _bad(path, line, "rate", "over 100 rates", "one line per rate")
+    if not found:
+        raise LlmcalcError("bad-trace", f"{printable(path)} has no measurements", "one line per rate: rate,ttft_p95_s,tpot_p95_s")
+    return found
+
+
+def _csv_dicts(path: str) -> Iterator[tuple[int, dict[str, str]]]:
+    with _opened(path) as stream:
+        reader = csv.reader(_lines(stream, path), strict=True)
+        try:
+            header = [name.strip().lower() for name in next(reader, [])]
+            for fields in reader:
+                if fields:
+                    yield reader.line_num, dict(zip(header, fields, strict=False))
+        except csv.Error as problem:
+            raise LlmcalcError("bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per rate") from None
 
 
 # ---- mixes --------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -52,6 +53,9 @@ class FakeHub:
         self.trouble: dict[str, Trouble] = {}
         self.requests: list[Request] = []
         self.left_behind: set[str] = set()
+        self.ranges = True
+        self.served = 0
+        """Bytes sent in answer to ranged requests."""
         self._closing = threading.Event()
         hub = self
 
@@ -106,6 +110,8 @@ class FakeHub:
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         path = urlsplit(handler.path).path
+        if path.startswith("/api/models/"):
+            return self._list(handler, path.removeprefix("/api/models/").strip("/").split("/"))
         cached = path.startswith("/api/resolve-cache/models/")
         parts = path.removeprefix("/api/resolve-cache/models").strip("/").split("/")
         if cached:
@@ -158,7 +164,30 @@ class FakeHub:
             # The Hub serves a small file from a cache of its own, on the same host.
             headers["Location"] = f"/api/resolve-cache/models/{repo_id}/{commit}/{name}?etag=x"
             return self._send(handler, 307, headers)
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", "")) if self.ranges else None
+        if wanted:
+            piece = content[int(wanted[1]) : int(wanted[2]) + 1]
+            self.served += len(piece)
+            end = int(wanted[1]) + len(piece) - 1
+            headers["Content-Range"] = f"bytes {wanted[1]}-{end}/{len(content)}"
+            return self._send(handler, 206, headers, piece)
         return self._send(handler, 200, headers, content)
+
+    def _list(self, handler: BaseHTTPRequestHandler, parts: list[str]) -> None:
+        """What a repository holds, with sizes: /api/models/org/name[/revision/REV]"""
+        self.requests.append(Request(handler.command, handler.path, dict(handler.headers.items())))
+        at = parts.index("revision") if "revision" in parts else len(parts)
+        repo_id, revision = "/".join(parts[:at]), unquote(parts[at + 1]) if at < len(parts) else "main"
+        repo = self.repos.get(repo_id)
+        if repo is None:
+            return self._send(handler, 401, {"X-Error-Message": "Invalid username or password."})
+        if repo.gated:
+            return self._send(handler, 401, {"X-Error-Code": "GatedRepo", "X-Error-Message": f"Access to model {repo_id} is restricted."})
+        commit = repo.refs.get(revision, revision)
+        if commit not in repo.commits:
+            return self._send(handler, 404, {"X-Error-Code": "RevisionNotFound", "X-Error-Message": f"Invalid rev id: {revision}"})
+        files = [{"rfilename": name, "size": len(content)} for name, content in repo.commits[commit].items()]
+        self._send(handler, 200, {"Content-Type": "application/json"}, blob({"id": repo_id, "sha": commit, "siblings": files}))
 
     @staticmethod
     def _send(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:

@@ -18,6 +18,7 @@ FLOORS: list[set[str]] = [
     {"families", "hardware", "sources"},
     {"towers"},
     {"model"},
+    {"checkpoint"},
     {"plan"},
     {"estimate"},
     {"search", "quiz", "accuracy"},

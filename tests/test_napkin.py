@@ -6,6 +6,7 @@ leaves, and our answer. Sampling, speculation and prefix caching are held elsewh
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shapes import THIRTEEN_B, bundled, plan
 
 from llmcalc import model
 from llmcalc.architecture import Model
@@ -20,7 +22,6 @@ from llmcalc.cli import main
 from llmcalc.estimate import capacity, cost, decode, memory
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Workload
-from shapes import THIRTEEN_B, bundled, plan
 
 LLAMA, QWEN = "meta-llama/Meta-Llama-3-8B", "Qwen/Qwen3-8B"
 EXACT = 0
@@ -66,11 +67,29 @@ def within_tpot(limit_s: float) -> float:
 VECTORS: list[tuple[str, str, float, float, Callable[[], float]]] = [
     # ---- the first note: Qwen3-8B ----
     ("S0-01", "Qwen3-8B in bf16 weighs 16.4 GB", 16.4, 0.05, lambda: weighed(QWEN)["weight_bytes"] / 1e9),
-    ("S0-02", "1.79 TB/s cannot read it more than 109 times a second", 109, 0.5, lambda: ran(1, QWEN, device="rtx-5090")["single_stream_ceiling_tokens_per_s"]),
+    (
+        "S0-02",
+        "1.79 TB/s cannot read it more than 109 times a second",
+        109,
+        0.5,
+        lambda: ran(1, QWEN, device="rtx-5090")["single_stream_ceiling_tokens_per_s"],
+    ),
     ("S0-03", "273 GB/s: 17 times", 17, 0.5, lambda: ran(1, QWEN, device="dgx-spark")["single_stream_ceiling_tokens_per_s"]),
     ("S0-04", "pure Q4_K weighs 4.6 GB", 4.6, 0.05, lambda: weighed(QWEN, "q4_k")["weight_bytes"] / 1e9),
-    ("S0-05", "so 4 bits raise the ceiling about 3.5 times (16/4.5, within 2%)", 3.5, 0.07, lambda: 16 / weighed(QWEN, "q4_k")["bits_per_weight"]),
-    ("S0-06", "389 tokens/s in Q4_K at 1.79 TB/s", 389.1, 1.0, lambda: ran(1, QWEN, device="rtx-5090", weights="q4_k")["single_stream_ceiling_tokens_per_s"]),
+    (
+        "S0-05",
+        "so 4 bits raise the ceiling about 3.5 times (16/4.5, within 2%)",
+        3.5,
+        0.07,
+        lambda: 16 / weighed(QWEN, "q4_k")["bits_per_weight"],
+    ),
+    (
+        "S0-06",
+        "389 tokens/s in Q4_K at 1.79 TB/s",
+        389.1,
+        1.0,
+        lambda: ran(1, QWEN, device="rtx-5090", weights="q4_k")["single_stream_ceiling_tokens_per_s"],
+    ),
     ("S0-07", "147,456 bytes of cache per token", 147456, EXACT, lambda: cached(QWEN)["kv_bytes_per_token"]),
     ("S0-08", "4.8 GB for 32,768 tokens", 4.8, 0.05, lambda: cached(QWEN, 32768)["kv_bytes_per_sequence"] / 1e9),
     ("S0-09", "19.3 GB for 131,072", 19.3, 0.05, lambda: cached(QWEN, 131072)["kv_bytes_per_sequence"] / 1e9),
@@ -83,14 +102,26 @@ VECTORS: list[tuple[str, str, float, float, Callable[[], float]]] = [
     ("S3-01", "Llama-3-8B weighs 16 GB", 16, 0.5, lambda: weighed(LLAMA)["weight_bytes"] / 1e9),
     ("S3-02", "one pass over it takes 4.8 ms", 4.8, 0.05, lambda: ran()["weight_read_s"] * 1e3),
     ("S3-03", "one user gets about 200 tokens/s at most (5%)", 200, 10, lambda: ran()["single_stream_ceiling_tokens_per_s"]),
-    ("S3-04", "64 users: the weights' part of the step does not grow", 1.0, EXACT, lambda: max(ran(64)["weight_read_s"], ran(64)["compute_s"]) / ran()["weight_read_s"]),
+    (
+        "S3-04",
+        "64 users: the weights' part of the step does not grow",
+        1.0,
+        EXACT,
+        lambda: max(ran(64)["weight_read_s"], ran(64)["compute_s"]) / ran()["weight_read_s"],
+    ),
     ("S3-05", "128 KiB of cache per token", 131072, EXACT, lambda: cached()["kv_bytes_per_token"]),
     ("S3-06", "1 GiB for 8k tokens", 2**30, EXACT, lambda: cached()["kv_bytes_per_sequence"]),
     ("S3-07", "15 GiB of weights", 15, 0.5, lambda: weighed(LLAMA)["weight_bytes"] / 2**30),
     ("S3-08", "about 60 sequences of 8k beside them", 60, 0.5, lambda: fitted()["max_batch_exact"]),
     ("S3-10", "GQA: N/K = 4", 4, EXACT, lambda: cached()["query_heads_per_kv_head"]),
     ("S3-11", "8-bit cache: half", 2, EXACT, lambda: cached()["kv_bytes_per_sequence"] / cached(dtype="int8")["kv_bytes_per_sequence"]),
-    ("S3-12", "MLA keeps 576 numbers per token and layer", 576, EXACT, lambda: cached("deepseek-ai/DeepSeek-V3")["kv_bytes_per_token"] / 61 / 2),
+    (
+        "S3-12",
+        "MLA keeps 576 numbers per token and layer",
+        576,
+        EXACT,
+        lambda: cached("deepseek-ai/DeepSeek-V3")["kv_bytes_per_token"] / 61 / 2,
+    ),
     ("S3-12b", "GQA of 8 heads of 128 keeps 2,048", 2048, EXACT, lambda: cached()["kv_bytes_per_token"] / 32 / 2),
     ("S3-13", "20 prompts of 1,000 tokens hold 2.6 GB", 2.6, 0.05, lambda: cached(ctx=1000, batch=20)["kv_bytes_total"] / 1e9),
     ("S3-14", "one of them 131 MB", 131, 0.5, lambda: cached(ctx=1000)["kv_bytes_per_sequence"] / 1e6),
@@ -129,7 +160,13 @@ VECTORS: list[tuple[str, str, float, float, Callable[[], float]]] = [
     # ---- the five problems: a 13B with 8 KV heads, 4k tokens, 6 GB kept free ----
     ("S3-N1a", "160 KiB per token", 163840, EXACT, lambda: memory.kv(thirteen(), 4096).results["kv_bytes_per_token"]),
     ("S3-N1b", "0.67 GB per sequence", 0.67, 0.005, lambda: memory.kv(thirteen(), 4096).results["kv_bytes_per_sequence"] / 1e9),
-    ("S3-N2", "71 sequences", 71, EXACT, lambda: capacity.fit(thirteen(), plan(thirteen(), reserve_bytes=6e9), Workload(4096)).results["max_batch"]),
+    (
+        "S3-N2",
+        "71 sequences",
+        71,
+        EXACT,
+        lambda: capacity.fit(thirteen(), plan(thirteen(), reserve_bytes=6e9), Workload(4096)).results["max_batch"],
+    ),
     ("S3-N3a", "one pass: 7.8 ms", 7.8, 0.05, lambda: ran13(1)["weight_read_s"] * 1e3),
     ("S3-N3b", "at most 129 tokens/s", 129, 0.5, lambda: ran13(1)["single_stream_ceiling_tokens_per_s"]),
     ("S3-N4a", "32 caches: 21.5 GB", 21.5, 0.05, lambda: memory.kv(thirteen(), 4096, 32).results["kv_bytes_total"] / 1e9),
@@ -159,7 +196,7 @@ def test_the_cache_limits_the_batch_before_arithmetic_does() -> None:
 def test_every_batch_is_a_choice_between_speed_and_price() -> None:
     """S3-41: from 1 to 59 sequences TPOT only rises and the price only falls, so no batch beats another in both."""
     curve = [(row["tpot_s"], row["usd_per_million_output_tokens"]) for row in map(paid, range(1, 60))]
-    assert all(slower > faster and cheaper < dearer for (faster, dearer), (slower, cheaper) in zip(curve, curve[1:], strict=False))
+    assert all(slower > faster and cheaper < dearer for (faster, dearer), (slower, cheaper) in itertools.pairwise(curve))
 
 
 def test_the_average_is_a_shared_part_and_one_cache() -> None:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from shapes import bundled, llama, plan
 
 from llmcalc import model
 from llmcalc.estimate import decode, memory
 from llmcalc.formulas import compute, money, time
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Workload
-from shapes import bundled, llama, plan
 
 GIB = 2**30
 BOOK, VLLM, POPE = "scaling book", "arXiv:2309.06180", "arXiv:2211.05102"

@@ -15,10 +15,16 @@ from llmcalc.errors import LlmcalcError, UsageError
 
 if TYPE_CHECKING:
     from llmcalc.plan import Deployment
+    from llmcalc.sources import Source
 
 ModelOption = Annotated[
     str,
-    typer.Option("--model", "-m", metavar="MODEL", help="org/name, org/name@revision, Hub URL, folder, config.json, or - for stdin."),
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
+    ),
 ]
 CtxOption = Annotated[
     str | None,
@@ -62,8 +68,12 @@ def load(reference: str, *, revision: str | None = None, offline: bool = False, 
     """The model that a reference names."""
     from llmcalc import sources
 
-    found = sources.find(reference, revision=revision, offline=offline, refresh=refresh)
-    return model_reader.read(
+    return of_source(sources.find(reference, revision=revision, offline=offline, refresh=refresh))
+
+
+def of_source(found: Source) -> Model:
+    """The model that a source's config describes; of a GGUF file with a warning where its tensors hold something else."""
+    model = model_reader.read(
         found.config,
         id=found.id,
         source=found.kind,
@@ -72,6 +82,11 @@ def load(reference: str, *, revision: str | None = None, offline: bool = False, 
         notes=found.notes,
         facts=found.facts,
     )
+    if found.files is None:
+        return model
+    from llmcalc.estimate import weight_files
+
+    return replace(model, notes=(*model.notes, *weight_files.check(found.files, model)))
 
 
 def model_header(model: Model) -> dict[str, Any]:
@@ -116,6 +131,43 @@ def fraction(text: str, name: str) -> float:
 def count_or_zero(text: str, name: str) -> int:
     """A number of tokens, or 0. Errors: bad-tokens."""
     return 0 if text.strip() == "0" else units.tokens(text, name)
+
+
+_PER = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400, "month": 730 * 3600}
+
+
+def per_second(text: str, name: str) -> float:
+    """A rate of requests: `12`, `12/s`, `700/min`, `1e6/day`. Errors: bad-value."""
+    number, _, unit = text.strip().lower().replace("rps", "").replace("_", "").partition("/")
+    try:
+        value = float(number) / _PER[unit.strip() or "s"]
+    except (ValueError, KeyError):
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a rate above 0", f"write it like --{name} 12 (per second) or --{name} 700/min")
+    return value
+
+
+def percentile(text: str) -> float:
+    """`95`, `p95` or `0.95` as a share. Errors: bad-value."""
+    try:
+        value = float(text.strip().lower().removeprefix("p").removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    value = value if 0 < value < 1 else value / 100
+    if not 0 < value < 1:
+        raise UsageError("bad-value", f"percentile {text[:40]!r} is not between 0 and 100", "write it like --percentile 95")
+    return value
+
+
+def duration(text: str | None, name: str) -> float | None:
+    """A limit such as `50ms` or `1s`, above 0. Errors: bad-quantity, bad-value."""
+    if text is None:
+        return None
+    value = units.quantity(text, "s")
+    if value <= 0:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not above 0", f"write it like --{name} 50ms")
+    return value
 
 
 def cached_tokens(text: str, prompt: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
 
-from llmcalc import engines, units
+from llmcalc import units
+from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import space as s
 from llmcalc.errors import LlmcalcError, UsageError, printable
@@ -46,6 +48,15 @@ COLUMNS = (
     Column("weights", "weights", shown=False),
     Column("kv_dtype", "KV", shown=False),
 )
+ModelsOption = Annotated[str, typer.Option("--model", "-m", metavar="MODELS", help="Models between commas, or all (the bundled ones).")]
+BatchOption = Annotated[
+    str | None,
+    typer.Option("--batch", "-b", metavar="N", help="Sequences, or max: all that fit. [default: 1; with --max-tpot, all within it]"),
+]
+RanksOption = Annotated[
+    str | None,
+    typer.Option("--tp", metavar="N,...", help="Tensor parallel ranks; of several (or all), the fewest that hold the model. [default: 1]"),
+]
 SORTS = {
     "cost": ("usd_per_million_output_tokens", 1),
     "tpot": ("tpot_s", 1),
@@ -57,22 +68,19 @@ SORTS = {
     "price": ("usd_per_hour", 1),
     "name": ("hardware", 1),
 }
+SortOption = Annotated[str, typer.Option("--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key.")]
 
 
 def compare(
-    model: Annotated[str, typer.Option("--model", "-m", metavar="MODELS", help="Models between commas, or all (the bundled ones).")],
+    model: ModelsOption,
     hardware: s.DevicesOption,
     ctx: c.CtxOption = None,
-    batch: Annotated[
-        str | None, typer.Option("--batch", "-b", metavar="N", help="Sequences, or max: as many as fit. [default: 1; with --max-tpot, the most within it]")
-    ] = None,
+    batch: BatchOption = None,
     weights: c.WeightsOption = "auto",
     kv_dtype: c.KvOption = "auto",
-    tp: Annotated[
-        str | None, typer.Option("--tp", metavar="N,...", help="Tensor parallel ranks; of several (or all), the fewest that hold the model. [default: 1, or N of 'Nx device']")
-    ] = None,
+    tp: RanksOption = None,
     max_tpot: s.MaxTpotOption = None,
-    sort: Annotated[str | None, typer.Option("--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key. [default: cost]")] = None,
+    sort: SortOption = "cost",
     prompt: c.PromptOption = None,
     price: c.PriceOption = None,
     method: c.MethodOption = "napkin",
@@ -90,18 +98,21 @@ def compare(
     """Devices side by side: speed, cost, what limits each, and what those lack that do not fit."""
     from llmcalc import search, sources
 
-    names = sources.bundled_ids() if model.strip().lower() == "all" else s.words(model)
+    everything = model.strip().lower() == "all"
+    names = sources.bundled_ids() if everything else s.words(model)
     if not names:
         raise UsageError("bad-value", "no model is named", "give one with --model")
+    if "," in weights + kv_dtype:
+        raise UsageError("bad-value", "compare takes one weight format and one KV format", "`llmcalc pareto` searches several")
     limit = s.limit(max_tpot, "max-tpot")
-    fixed = None if batch is None and limit is not None else None if (batch or "").lower() == "max" else c.whole_number(batch or "1", "batch")
-    most = (batch or "").lower() == "max"
+    largest = batch is None if limit is not None else (batch or "1").lower() == "max"
+    fixed = None if largest or (batch or "").lower() == "max" else c.whole_number(batch or "1", "batch")
     key, sign = _order(sort)
     devices = s.devices(hardware)
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
     assumed: dict[str, None] = {}
-    one_model = None
+    loaded: list[Model] = []
     progress = s.Progress()
     for number, name in enumerate(names):
         try:
@@ -110,104 +121,108 @@ def compare(
             chosen = s.candidates(found, devices, tp, price)
             if len(names) == 1:
                 s.check_ranks(found, chosen)
-                one_model = found
-                warnings += found.notes
-            space = search.Space(
-                found,
-                chosen,
-                s.weight_formats(found, weights),
-                s.kv_formats(found, kv_dtype),
-                tokens,
-                units.tokens(prompt, "prompt") if prompt is not None else tokens,
-                method,
-                engines.find(engine),
-                units.quantity(reserve, "bytes"),
-                None if memory_utilization is None else c.fraction(memory_utilization, "memory-utilization"),
-            )
-            if len(space.weights) != 1 or len(space.kvs) != 1:
-                raise UsageError("bad-value", "compare takes one weight format and one KV format", "`llmcalc pareto` searches several")
-            compared = search.compare(space, fixed, None if most and limit is None else limit)
+            space = s.space(
+                found, chosen, tokens, weights=weights, kv_dtype=kv_dtype, prompt=prompt, method=method, engine=engine, reserve=reserve,
+                memory_utilization=memory_utilization,
+            )  # fmt: skip
+            compared = search.compare(space, fixed, limit)
         except LlmcalcError as problem:
-            if len(names) == 1 or isinstance(problem, UsageError) and model.strip().lower() != "all":
+            if not everything:
                 raise
             warnings.append(f"{name}: {problem.message}")
             continue
+        loaded.append(found)
         assumed |= dict.fromkeys(said)
         beside = {"model": found.id, "ctx_tokens": tokens, "weights": space.weights[0].name, "kv_dtype": space.kvs[0].name}
         rows += [{**beside, **row} for row in compared]
         progress(number + 1, len(names), len(rows))
     progress.close()
     rows.sort(key=lambda row: _rank(row, key, sign))
-    unpriced = sorted({row["hardware"] for row in rows if row["usd_per_hour"] is None})
-    if unpriced:
-        warnings.append(f"{len(unpriced)} devices have no recorded price: {', '.join(unpriced[:4])}{', …' if len(unpriced) > 4 else ''}; --price gives one")
-    if rows and not any(row["fits"] for row in rows):
-        warnings.append("nothing fits: the last column says what is lacking")
-    elif limit is not None and not any(row["fits"] and (row["tpot_s"] or limit) <= limit for row in rows):
-        fastest = min((row for row in rows if row["fits"]), key=lambda row: row["tpot_s"])
-        warnings.append(
-            f"nothing has a TPOT of {units.seconds(limit)} or less: {fastest['hardware']} comes closest with {units.seconds(fastest['tpot_s'])}, "
-            f"{units.seconds(fastest['tpot_s'] - limit)} over"
-        )
-    how = f"batch {fixed:,}" if fixed is not None else "the most that fit" if limit is None or most else f"the most with TPOT ≤ {units.seconds(limit)}"
+    only = loaded[0] if len(names) == 1 else None
+    shared = (
+        {key: rows[0][key] for key in ("ctx_tokens", "weights", "kv_dtype")}
+        if only
+        else {"ctx_tokens": None, "weights": weights, "kv_dtype": kv_dtype}
+    )
+    if fixed is not None:
+        how = f"batch {fixed:,}"
+    else:
+        how = "the most that fit" if limit is None else f"the most with TPOT ≤ {units.seconds(limit)}"
+    formats = [f"ctx {shared['ctx_tokens']:,} tokens", f"weights {shared['weights']}", f"KV {shared['kv_dtype']}"] if only else []
     report = Report(
         command="compare",
-        title=f"{one_model.id if one_model else f'{len(names)} models'} on {len(devices)} device{'s' * (len(devices) != 1)}",
-        model=c.model_header(one_model) if one_model else None,
+        title=f"{only.id if only else f'{len(names)} models'} on {s.counted(len(devices))}",
+        model=c.model_header(only) if only else None,
         inputs={
-            "models": [one_model.id] if one_model else names,
+            "models": [found.id for found in loaded],
             "hardware": [device.id for _, device in devices],
-            "ctx_tokens": rows[0]["ctx_tokens"] if one_model and rows else ctx,
+            **shared,
             "batch": fixed,
-            "weights": rows[0]["weights"] if one_model and rows else weights,
-            "kv_dtype": rows[0]["kv_dtype"] if one_model and rows else kv_dtype,
             "max_tpot_s": limit,
             "method": method,
             "engine": engine,
             "sort": key,
         },
-        header=(
-            *((c.model_line(one_model),) if one_model else ()),
-            " · ".join(
-                [*([f"ctx {rows[0]['ctx_tokens']:,} tokens", f"weights {rows[0]['weights']}", f"KV {rows[0]['kv_dtype']}"] if one_model and rows else []), how, method]
-            ),
-        ),
+        header=(*((c.model_line(only),) if only else ()), " · ".join([*formats, how, method])),
         facts=(
-            Fact("rows", "rows", len(rows), shown=False),
+            Fact("compared", "compared", len(rows), shown=False),
             Fact("fitting", "fitting", sum(bool(row["fits"]) for row in rows), shown=False),
         ),
-        columns=COLUMNS if len(names) > 1 else COLUMNS[1:],
+        columns=COLUMNS[1:] if only else COLUMNS,
         rows=tuple(rows),
-        assumptions=(
-            *assumed,
-            *(("batch 1: not given (--batch N, --batch max, or --max-tpot)",) if batch is None and limit is None else ()),
-            f"price {units.usd(units.quantity(price, 'usd/h'))} per device-hour, as given" if price is not None else "prices: the median of each profile's, on demand before rental, spot and ownership; `hardware show` lists them",
-            f"method {method}: ideal rates, so an engine takes longer and costs more; always busy",
-        ),
-        warnings=tuple(warnings),
-        verdict=bool(rows) and any(row["fits"] and (limit is None or (row["tpot_s"] is not None and row["tpot_s"] <= limit)) for row in rows),
+        assumptions=tuple(_assumptions(assumed, batch, limit, price, method)),
+        warnings=(*warnings, *_warnings(rows, limit), *(only.notes if only else ())),
+        verdict=any(row["fits"] and _within(row, limit) for row in rows),
         rows_first=True,
     )
     c.emit(report, format=format, json=json, output=output, explain=False, check=check)
 
 
-def _order(sort: str | None) -> tuple[str, int]:
+def _within(row: dict[str, Any], limit: float | None) -> bool:
+    return limit is None or (row["tpot_s"] is not None and row["tpot_s"] <= limit)
+
+
+def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None, price: str | None, method: str) -> Iterator[str]:
+    yield from assumed
+    if batch is None and limit is None:
+        yield "batch 1: not given (--batch N, --batch max, or --max-tpot)"
+    if price is not None:
+        yield f"price {units.usd(units.quantity(price, 'usd/h'))} per device-hour, as given"
+    else:
+        yield "prices: the median of each profile's, on demand before rental, spot and ownership; `hardware show` lists them"
+    yield f"method {method}: ideal rates, so an engine takes longer and costs more; always busy"
+
+
+def _warnings(rows: list[dict[str, Any]], limit: float | None) -> Iterator[str]:
+    unpriced = sorted({row["hardware"] for row in rows if row["usd_per_hour"] is None})
+    if unpriced:
+        few = ", ".join(unpriced[:4]) + (", …" if len(unpriced) > 4 else "")
+        yield f"no price is recorded for {s.counted(len(unpriced))}: {few}; --price gives one"
+    fitting = [row for row in rows if row["fits"]]
+    if not fitting:
+        yield "nothing fits: `why` says what is lacking"
+    elif limit is not None and not any(_within(row, limit) for row in fitting):
+        first = min(fitting, key=lambda row: float(row["tpot_s"]))
+        reached, over = units.seconds(first["tpot_s"]), units.seconds(first["tpot_s"] - limit)
+        yield f"nothing has a TPOT of {units.seconds(limit)} or less: {first['hardware']} comes closest with {reached}, {over} over"
+
+
+def _order(word: str) -> tuple[str, int]:
     """(key, 1 for ascending) of a sort word. Errors: bad-value."""
-    word = sort or "cost"
     if word in SORTS:
         return SORTS[word]
-    by_key = dict(SORTS.values())
-    known = {column.key for column in COLUMNS}
-    if word not in known:
-        raise UsageError("bad-value", f"{printable(word, 40)!r} is not a column to sort by", f"use one of {', '.join(SORTS)}, or a column's key")
-    return word, by_key.get(word, 1)
+    if word not in {column.key for column in COLUMNS}:
+        hint = f"use one of {', '.join(SORTS)}, or a column's key"
+        raise UsageError("bad-value", f"{printable(word, 40)!r} is not a column to sort by", hint)
+    return word, dict(SORTS.values()).get(word, 1)
 
 
 def _rank(row: dict[str, Any], key: str, sign: int) -> tuple[Any, ...]:
     """What fits first, then what has a value, then by it; ties by throughput and name."""
     value = row.get(key)
-    ordered: Any = 0 if value is None else value if isinstance(value, str) else sign * value
-    return (row["fits"] is not True, value is None, str(ordered) if isinstance(ordered, str) else ordered, -(row["tokens_per_s"] or 0), row["hardware"], row["count"])
+    ordered = "" if value is None else value if isinstance(value, str) else sign * value
+    fits, known = row["fits"] is True, value is not None
+    return (not fits, not known, ordered, -(row["tokens_per_s"] or 0), row["hardware"], row["count"])
 
 
 def register(app: typer.Typer) -> None:

@@ -59,7 +59,10 @@ def fit(
         Fact("max_ctx_tokens", f"longest context at batch {sequences:,}", r["max_ctx_tokens"], "tokens"),
         Fact("kv_capacity_tokens", "tokens of cache in all", r["kv_capacity_tokens"], "tokens"),
         Fact("kv_bytes_per_sequence", "cache of one sequence", r["kv_bytes_per_sequence"], "B"),
-        *(Fact(key, key, r[key], "B", shown=False) for key in ("memory_bytes", "usable_bytes", "reserve_bytes", "weight_bytes", "kv_budget_bytes")),
+        *(
+            Fact(key, key, r[key], "B", shown=False)
+            for key in ("memory_bytes", "usable_bytes", "reserve_bytes", "weight_bytes", "kv_budget_bytes")
+        ),
     )
     report = Report(
         command="fit",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmcalc import engines, present, units
+from llmcalc import present, units
 from llmcalc.commands import common as c
 from llmcalc.commands import space as s
 from llmcalc.errors import UsageError, printable
+from llmcalc.figures import Figure
 from llmcalc.present import Axis, Chart, Column, Fact, Mark, Report, Series, shown
 
 if TYPE_CHECKING:
@@ -52,6 +54,16 @@ COLUMNS = (
     Column("price_date", "priced", rank=13),
     Column("marks", "", rank=1),
 )
+MaxTtftOption = Annotated[str | None, typer.Option("--max-ttft", metavar="TIME", help="Longest time to the first token of a prompt.")]
+LeastRateOption = Annotated[str | None, typer.Option("--min-tokens-per-s", metavar="N", help="Least tokens/s of the whole batch.")]
+BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="USD", help="Most USD per hour for all devices.")]
+MarkOption = Annotated[
+    list[str] | None, typer.Option("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT, such as chat=50ms.")
+]
+PointOption = Annotated[
+    list[str] | None,
+    typer.Option("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'."),
+]
 READABLE = 14
 """Rows of a front that a terminal shows."""
 DRAWN = 160
@@ -68,14 +80,11 @@ def pareto(
     kv_dtype: s.KvOption = "auto",
     tp: s.RanksOption = None,
     max_tpot: s.MaxTpotOption = None,
-    max_ttft: Annotated[str | None, typer.Option("--max-ttft", metavar="TIME", help="Longest time to the first token of a prompt.")] = None,
-    min_tokens_per_s: Annotated[str | None, typer.Option("--min-tokens-per-s", metavar="N", help="Least tokens/s of the whole batch.")] = None,
-    budget: Annotated[str | None, typer.Option("--budget", metavar="USD", help="Most USD per hour for all devices.")] = None,
-    mark: Annotated[list[str] | None, typer.Option("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT: chat=50ms.")] = None,
-    point: Annotated[
-        list[str] | None,
-        typer.Option("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'."),
-    ] = None,
+    max_ttft: MaxTtftOption = None,
+    min_tokens_per_s: LeastRateOption = None,
+    budget: BudgetOption = None,
+    mark: MarkOption = None,
+    point: PointOption = None,
     x: Annotated[str, typer.Option("--x", metavar="AXIS", help="tpot or tokens_per_s_per_user.")] = "tpot",
     y: Annotated[str, typer.Option("--y", metavar="AXIS", help="usd, tokens_per_s_per_device or energy.")] = "usd",
     prompt: c.PromptOption = None,
@@ -109,18 +118,10 @@ def pareto(
     asked = _marks(mark or [])
     chosen = s.candidates(found, s.devices(hardware), tp, price)
     s.check_ranks(found, chosen)
-    space = search.Space(
-        found,
-        chosen,
-        s.weight_formats(found, weights),
-        s.kv_formats(found, kv_dtype),
-        tokens,
-        units.tokens(prompt, "prompt") if prompt is not None else tokens,
-        method,
-        engines.find(engine),
-        units.quantity(reserve, "bytes"),
-        None if memory_utilization is None else c.fraction(memory_utilization, "memory-utilization"),
-    )
+    space = s.space(
+        found, chosen, tokens, weights=weights, kv_dtype=kv_dtype, prompt=prompt, method=method, engine=engine, reserve=reserve,
+        memory_utilization=memory_utilization,
+    )  # fmt: skip
     progress = s.Progress()
     swept = search.sweep(space, across, up, limits, asked, progress)
     progress.close()
@@ -132,7 +133,7 @@ def pareto(
     for row in rows:
         row["marks"] = ", ".join(name for name, other in labelled.items() if other is not None and _same(row, other))
     warnings = list(_warnings(space, swept, rows, best, limits, marked, asked, up))
-    figures = {}
+    figures: dict[str, Figure] = {}
     if best is not None and swept.chosen is not None and explain:
         plan, one, batch = search.trace(space, swept, swept.chosen[2])
         worked = search.point(space, plan, one.usd_per_hour, batch)
@@ -141,7 +142,7 @@ def pareto(
     count = len(space.candidates)
     report = Report(
         command="pareto",
-        title=f"{LABELS[up.key].label} against {LABELS[across.key].label}: {found.id}",
+        title=f"Pareto front of {found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",
         model=c.model_header(found),
         inputs={
             "hardware": [one.device.id for one in chosen],
@@ -161,7 +162,7 @@ def pareto(
         },
         header=(
             c.model_line(found),
-            f"ctx {tokens:,} tokens · {count} device{'s' * (count != 1)} · {method}",
+            f"ctx {tokens:,} tokens · {s.counted(count)} · {method}",
             f"{swept.evaluated:,} points that fit, {len(rows):,} on the front",
         ),
         facts=(
@@ -233,7 +234,9 @@ def _limit_words(limits: search.Limits) -> str:
     return ", ".join(filter(None, said))
 
 
-def _remarks(best: dict[str, Any] | None, labelled: dict[str, dict[str, Any] | None], limits: search.Limits, asked: dict[str, float]) -> Any:
+def _remarks(
+    best: dict[str, Any] | None, labelled: dict[str, dict[str, Any] | None], limits: search.Limits, asked: dict[str, float]
+) -> Iterator[str]:
     if labelled["chosen"] is not None and best is not None:
         yield f"cheapest with {_limit_words(limits)}: {_in_words(best)}: {_priced(best)}"
     for name, limit in asked.items():
@@ -251,23 +254,24 @@ def _warnings(
     marked: dict[str, dict[str, Any] | None],
     asked: dict[str, float],
     up: search.Axis,
-) -> Any:
+) -> Iterator[str]:
     from llmcalc import search
 
     held = {one.device.id for rack in swept.racks for one, most in zip(rack.members, rack.most, strict=True) if most > 0}
     out = [one for one in space.candidates if one.device.id not in held]
     if out:
-        few = search.compare(search.replace(space, candidates=tuple(out[:4])), 1, None)
+        few = search.compare(replace(space, candidates=tuple(out[:4])), 1, None)
         told = "; ".join(f"{row['hardware']} {row['why']}" for row in few)
-        yield f"{len(out)} of {len(space.candidates)} devices hold no sequence: {told}" + ("; …" if len(out) > 4 else "")
+        yield f"{len(out)} of {s.counted(len(space.candidates))} cannot hold one sequence: {told}" + ("; …" if len(out) > 4 else "")
     unpriced = sorted({one.device.id for one in space.candidates if one.usd_per_hour is None and one.device.id in held})
     if unpriced:
         few_names = ", ".join(unpriced[:4]) + (", …" if len(unpriced) > 4 else "")
         effect = "left out" if up.key.startswith("usd") else "never chosen"
-        yield f"{len(unpriced)} devices have no recorded price and are {effect}: {few_names}; --price gives one"
+        more = "; --y tokens_per_s_per_device needs none" if not rows and up.key.startswith("usd") else ""
+        yield f"no price is recorded for {few_names}: {s.counted(len(unpriced))} {effect}; --price gives one{more}"
     unpowered = sorted({one.device.id for one in space.candidates if one.device.power_w is None})
     if unpowered and up.key.startswith("energy"):
-        yield f"{len(unpowered)} devices have no recorded power and are left out: {', '.join(unpowered[:4])}" + (", …" if len(unpowered) > 4 else "")
+        yield f"no power is recorded for {', '.join(unpowered[:4])}{', …' if len(unpowered) > 4 else ''}: {s.counted(len(unpowered))} left out"
     if best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
         excess, place = swept.closest
         row = search.row(space, *search.trace(space, swept, place))
@@ -304,7 +308,9 @@ def _misses(row: dict[str, Any], limits: search.Limits) -> str:
     return "; ".join(said)
 
 
-def _assumptions(space: search.Space, labelled: dict[str, dict[str, Any] | None], rows: list[dict[str, Any]], tp: str | None) -> Any:
+def _assumptions(
+    space: search.Space, labelled: dict[str, dict[str, Any] | None], rows: list[dict[str, Any]], tp: str | None
+) -> Iterator[str]:
     single = [len(space.weights) == 1, len(space.kvs) == 1, tp is None and not any(one.exact for one in space.candidates)]
     if any(single):
         kept = [
@@ -315,8 +321,7 @@ def _assumptions(space: search.Space, labelled: dict[str, dict[str, Any] | None]
         wider = [option for option, alone in zip(("--weights all", "--kv-dtype all", "--tp all"), single, strict=True) if alone]
         yield f"only {', '.join(filter(None, kept))}: {', '.join(wider)} would widen the search"
     named = {row["hardware"] for row in labelled.values() if row is not None} or {row["hardware"] for row in rows[-1:]}
-    for text in dict.fromkeys(one.price for one in space.candidates if one.device.id in named and one.usd_per_hour is not None):
-        yield text
+    yield from dict.fromkeys(one.price for one in space.candidates if one.device.id in named and one.usd_per_hour is not None)
     used = {row["hardware"] for row in rows}
     kinds = sorted({one.price_kind for one in space.candidates if one.device.id in used and one.price_kind})
     if len(kinds) > 1:
@@ -348,7 +353,9 @@ def _named(
     unknown = [key for key in settings if key not in ("weights", "kv", "kv_dtype", "tp", "batch", "b")]
     if unknown or not device_words:
         what = f"the unknown setting {printable(unknown[0], 20)!r}" if unknown else "no device"
-        raise UsageError("bad-value", f"point {printable(text, 60)!r} has {what}", "write it like '2x h100-sxm weights=fp8 kv=fp8 batch=48'")
+        raise UsageError(
+            "bad-value", f"point {printable(text, 60)!r} has {what}", "write it like '2x h100-sxm weights=fp8 kv=fp8 batch=48'"
+        )
     count, name = hardware.parse_count(device_words)
     ranks = c.whole_number(settings.get("tp", str(count)), "tp", most=8192)
     one = search.candidate(hardware.load(name), (ranks,), True, None if price is None else units.quantity(price, "usd/h"))
@@ -360,7 +367,7 @@ def _named(
     if reason:
         raise UsageError("bad-value", f"point {printable(text, 60)!r}: {one.device.id} {reason}", "name another point")
     row = search.row(space, search.deployment(space, one.device, weights[0], kvs[0], ranks), one, batch)
-    (compared,) = search.compare(search.replace(space, candidates=(one,), weights=weights, kvs=kvs), batch, None)
+    (compared,) = search.compare(replace(space, candidates=(one,), weights=weights, kvs=kvs), batch, None)
     if not compared["fits"]:
         return {**row, "fits": False, "on_front": False, "dominated_by": None, "why": f"{_in_words(row)} does not fit: {compared['why']}"}
     if any(_same(other, row) for other in rows):
@@ -379,7 +386,11 @@ def _why(row: dict[str, Any], winner: dict[str, Any], across: search.Axis, up: s
         label, unit = LABELS[axis.key].label, LABELS[axis.key].unit
         change = winner[axis.key] / row[axis.key] - 1
         gains.append(f"{label} {shown(winner[axis.key], unit)} instead of {shown(row[axis.key], unit)} ({change:+.0%})")
-    other = [f"{key.replace('_dtype', '').replace('kv', 'KV')} {winner[key]} instead of {row[key]}" for key in IDENTITY if winner[key] != row[key]]
+    other = [
+        f"{key.replace('_dtype', '').replace('kv', 'KV')} {winner[key]} instead of {row[key]}"
+        for key in IDENTITY
+        if winner[key] != row[key]
+    ]
     return f"{_in_words(row)} is dominated by {_in_words(winner)}: {', '.join(gains)}. What differs: {', '.join(other)}"
 
 
@@ -400,7 +411,7 @@ def _chart(
     by_device: dict[str, list[dict[str, Any]]] = {}
     if 1 < len(space.candidates) <= OWN_FRONTS:
         for one in space.candidates:
-            alone = search.replace(space, candidates=(one,))
+            alone = replace(space, candidates=(one,))
             swept = search.sweep(alone, across, up)
             own = _thinned(list(swept.front.places), DRAWN)
             points = [search.row(alone, *search.trace(alone, swept, search.Place(*map(int, place)))) for place in own]

@@ -90,7 +90,7 @@ def prefill(
         facts=facts,
         columns=columns if work is not None else (),
         rows=estimate.rows,
-        assumptions=(*(assumed if prompt is None or work is not None else ()), *plan.device.notes[:1], *estimate.assumptions),
+        assumptions=(*(assumed if prompt is None or work is not None else ()), *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
     )

@@ -42,8 +42,12 @@ def roofline(
     model: c.ModelOption,
     hardware: c.HardwareOption,
     ctx: c.CtxOption = None,
-    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="N,...", help="Batches to draw. [default: 1, 2, 4, ... to the most that fit]")] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TOKENS,...", help="Prompts to draw. [default: 32 ... 2048 and the context]")] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", "-b", metavar="N,...", help="Batches to draw. [default: 1, 2, 4, ... to the most that fit]")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="TOKENS,...", help="Prompts to draw. [default: 32 ... 2048 and the context]")
+    ] = None,
     weights: c.WeightsOption = "auto",
     kv_dtype: c.KvOption = "auto",
     tp: c.TpOption = None,
@@ -80,7 +84,9 @@ def roofline(
         inputs={"ctx_tokens": tokens, "batch": list(batches), "prompt_tokens": list(prompts), "method": method, **c.plan_inputs(plan)},
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · {method}"),
         facts=(
-            Fact("ridge_point_flops_per_byte", "ridge point", ridge, note="FLOP per byte: to the left memory binds, to the right arithmetic"),
+            Fact(
+                "ridge_point_flops_per_byte", "ridge point", ridge, note="FLOP per byte: to the left memory binds, to the right arithmetic"
+            ),
             Fact("bandwidth_bytes_per_s", "the slope", r["bandwidth_bytes_per_s"], "B/s", note="memory bandwidth"),
             Fact("peak_flops_per_s", "the flat roof", r["peak_flops_per_s"], "FLOP/s", note="dense"),
             Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step; beyond it arithmetic binds"),
@@ -105,11 +111,10 @@ def _chart(model: str, plan: Any, rows: tuple[dict[str, Any], ...], ridge: float
     return Chart(
         title=f"{model} under the roof of {plan.ranks} × {plan.device.id}",
         x=Axis("intensity_flops_per_byte", "FLOP per byte read"),
-        y=Axis("flops_per_s", "FLOP/s reached", "FLOP/s"),
+        y=Axis("flops_per_s", "arithmetic reached", "FLOP/s"),
         series=(Series("roof", line, line=True), *(one for one in steps if one.points)),
         marks=(Mark(f"ridge point, {units.number(ridge)} FLOP/B", ridge, estimator.roof(plan, ridge)),),
     )
-
 
 
 def register(app: typer.Typer) -> None:

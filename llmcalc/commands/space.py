@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmcalc import units
+from llmcalc import engines, units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.errors import UsageError, printable
@@ -19,7 +19,7 @@ from llmcalc.formats import Format
 from llmcalc.hardware import Device
 
 if TYPE_CHECKING:
-    from llmcalc.search import Candidate
+    from llmcalc.search import Candidate, Space
 
 SERVED = ("auto", "bf16", "fp8", "w8a8", "w8a16", "awq", "int4", "mxfp4", "nvfp4")
 CACHES = ("auto", "fp8", "int4")
@@ -38,7 +38,11 @@ KvOption = Annotated[
 ]
 RanksOption = Annotated[
     str | None,
-    typer.Option("--tp", metavar="N,...", help="Tensor parallel ranks; all: every number to 8 that deals the heads evenly. [default: 1, or N of 'Nx device']"),
+    typer.Option(
+        "--tp",
+        metavar="N,...",
+        help="Tensor parallel ranks; all: to 8, where the heads divide evenly. [default: 1, or N of 'Nx device']",
+    ),
 ]
 MaxTpotOption = Annotated[str | None, typer.Option("--max-tpot", metavar="TIME", help="Longest time per output token, such as 50ms.")]
 
@@ -46,6 +50,11 @@ MaxTpotOption = Annotated[str | None, typer.Option("--max-tpot", metavar="TIME",
 def words(text: str) -> list[str]:
     """What stands between commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def counted(number: int) -> str:
+    """A number of devices in words."""
+    return f"{number} device{'s' * (number != 1)}"
 
 
 # ---- devices --------------------------------------------------------------------------------------------------------
@@ -137,6 +146,36 @@ def kv_formats(model: Model, text: str) -> tuple[Format, ...]:
     """The KV formats of a list, each once."""
     named = CACHES if text.strip().lower() == "all" else words(text)
     return tuple({each.name: each for each in (memory.kv_format(model, name)[0] for name in named)}.values())
+
+
+def space(
+    model: Model,
+    chosen: tuple[Candidate, ...],
+    ctx: int,
+    *,
+    weights: str,
+    kv_dtype: str,
+    prompt: str | None,
+    method: str,
+    engine: str,
+    reserve: str,
+    memory_utilization: str | None,
+) -> Space:
+    """The space that the options describe."""
+    from llmcalc.search import Space
+
+    return Space(
+        model,
+        chosen,
+        weight_formats(model, weights),
+        kv_formats(model, kv_dtype),
+        ctx,
+        units.tokens(prompt, "prompt") if prompt is not None else ctx,
+        method,
+        engines.find(engine),
+        units.quantity(reserve, "bytes"),
+        None if memory_utilization is None else c.fraction(memory_utilization, "memory-utilization"),
+    )
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------

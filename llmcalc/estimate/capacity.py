@@ -19,10 +19,10 @@ def memory_figure(plan: Deployment) -> Figure:
     device = plan.device
     each = device.memory_bytes if plan.engine.nominal else device.memory_usable_bytes
     if each is None:
-        raise UsageError(
-            "no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'"
-        )
-    per_device = Figure("memory_per_device", each, "B", f"{device.id}: {'nominal, decimal' if plan.engine.nominal else 'as the driver reports it'}")
+        raise UsageError("no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'")
+    per_device = Figure(
+        "memory_per_device", each, "B", f"{device.id}: {'nominal, decimal' if plan.engine.nominal else 'as the driver reports it'}"
+    )
     return f.replicated_bytes.of(as_name="memory_bytes", held_bytes=per_device, copies=Figure("devices", plan.ranks, "", layout.LAYOUT))
 
 
@@ -130,6 +130,6 @@ def memory_words(plan: Deployment) -> str:
         text = f"memory {decimal_size(plan.device.memory_bytes or 0)} per device, nominal and decimal ({plan.engine.name})"
     else:
         text = f"memory {size(plan.device.memory_usable_bytes or 0)} per device, of which {plan.engine.name} uses {plan.share:.0%}"
-    return text + (f"; {decimal_size(plan.reserve_bytes)} kept free" if plan.reserve_bytes else "; nothing kept free" if plan.share == 1 else "")
-
-
+    return text + (
+        f"; {decimal_size(plan.reserve_bytes)} kept free" if plan.reserve_bytes else "; nothing kept free" if plan.share == 1 else ""
+    )

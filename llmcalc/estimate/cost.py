@@ -36,9 +36,13 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
             usd_per_kwh=Figure("usd_per_kwh", owned.usd_per_kwh, "usd", "--kwh"),
             pue=Figure("pue", owned.pue, "", "--pue"),
         )
-        text = f"owned: {usd(owned.purchase_usd)} over {owned.years:g} years, {device.power_w:g} W at {usd(owned.usd_per_kwh)}/kWh, PUE {owned.pue:g}"
+        power = f"{device.power_w:g} W at {usd(owned.usd_per_kwh)}/kWh, PUE {owned.pue:g}"
+        text = f"owned: {usd(owned.purchase_usd)} over {owned.years:g} years, {power}"
     elif plan.usd_per_device_hour is not None:
-        each, text = Figure("usd_per_device_hour", plan.usd_per_device_hour, "usd/h", "--price"), f"price {usd(plan.usd_per_device_hour)} per device-hour, as given"
+        each, text = (
+            Figure("usd_per_device_hour", plan.usd_per_device_hour, "usd/h", "--price"),
+            f"price {usd(plan.usd_per_device_hour)} per device-hour, as given",
+        )
     else:
         price, text = device.price()
         if price is None:
@@ -85,7 +89,9 @@ def cost(
     found: dict[str, Figure | None] = {
         "usd_per_million_output_tokens": None
         if hour is None
-        else money.usd_per_million_tokens.of(as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=busy),
+        else money.usd_per_million_tokens.of(
+            as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=busy
+        ),
         "fixed_usd_per_million": fixed,
         "marginal_usd_per_million": marginal,
         "usd_per_million_output_floor": floor,
@@ -122,7 +128,13 @@ def cost(
         warnings.append(f"usd_per_million_input_tokens and usd_per_million_blended: {reading.origin}")
     if power is None:
         warnings.append(f"energy_joules_per_token: no power is recorded for {plan.device.id}")
-    shown = ("usd_per_million_output_tokens", "usd_per_million_output_floor", "fixed_usd_per_million", "usd_per_million_blended", "energy_joules_per_token")
+    shown = (
+        "usd_per_million_output_tokens",
+        "usd_per_million_output_floor",
+        "fixed_usd_per_million",
+        "usd_per_million_blended",
+        "energy_joules_per_token",
+    )
     return Estimate(
         results={key: None if figure is None else figure.value for key, figure in found.items()}
         | {

@@ -65,7 +65,9 @@ def link_rate(device: Device) -> tuple[Figure, Figure]:
     rate = link.bytes_per_s if link else None
     if link is None or rate is None:
         raise UsageError(
-            "no-link", f"{device.id} has no known link, so what its ranks say to each other cannot be timed", "use --tp 1, or a profile with a link"
+            "no-link",
+            f"{device.id} has no known link, so what its ranks say to each other cannot be timed",
+            "use --tp 1, or a profile with a link",
         )
     kind = link.type.lower()
     latency = next((value for word, value in LATENCY_S.items() if word in kind), LATENCY_ELSEWHERE_S)
@@ -98,7 +100,9 @@ def communication(model: Model, plan: Deployment, tokens: Any) -> Figure:
         blocks = sum(bool(layer.mixers) + bool(layer.mlp) for layer in model.stack.layers) - len(mixtures)
         parts.append(time.repeated_s.of(as_name="all_reduces_s", times=Figure("all_reduces", blocks, "", memory.CONFIG), each_s=each))
     if mixtures:
-        sent = Figure("message_bytes", hidden / plan.tp * max(mlp.top_k for mlp in mixtures), "B", "tokens / tp × top_k × hidden size × 2 B")
+        sent = Figure(
+            "message_bytes", hidden / plan.tp * max(mlp.top_k for mlp in mixtures), "B", "tokens / tp × top_k × hidden size × 2 B"
+        )
         each = time.all_to_all_s.of(
             latency_s=latency, devices=Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT), message_bytes=sent, link_bytes_per_s=rate
         )
@@ -106,7 +110,11 @@ def communication(model: Model, plan: Deployment, tokens: Any) -> Figure:
         parts.append(time.repeated_s.of(as_name="all_to_alls_s", times=count, each_s=each))
     if plan.pp > 1:
         hop = time.all_to_all_s.of(
-            as_name="hand_over_s", latency_s=latency, devices=Figure("devices", 2, "", layout.LAYOUT), message_bytes=width, link_bytes_per_s=rate
+            as_name="hand_over_s",
+            latency_s=latency,
+            devices=Figure("devices", 2, "", layout.LAYOUT),
+            message_bytes=width,
+            link_bytes_per_s=rate,
         )
         parts.append(time.repeated_s.of(as_name="hand_overs_s", times=Figure("boundaries", plan.pp - 1, "", layout.LAYOUT), each_s=hop))
     return parts[0] if len(parts) == 1 else total("communication_s", "s", tuple(parts))
@@ -289,7 +297,10 @@ def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, w: Fi
             everybody = f.batch_bytes.of(bytes_per_sequence=state, batch=batch)
             parts.append(
                 time.read_s.of(
-                    as_name=state.name.replace("bytes", "read_s"), bytes_read=everybody, bandwidth_bytes_per_s=w, devices=Figure("devices", plan.tp, "", layout.LAYOUT)
+                    as_name=state.name.replace("bytes", "read_s"),
+                    bytes_read=everybody,
+                    bandwidth_bytes_per_s=w,
+                    devices=Figure("devices", plan.tp, "", layout.LAYOUT),
                 )
             )
     return total("attention_s", "s", tuple(parts))
@@ -362,7 +373,9 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     single = time.tokens_per_s.of(batch=Figure("batch", 1, "", "one sequence"), step_time_s=alone)
     crossover = kv_crossover(model, plan, work, method) if value["kv_read_bytes"] else None
     ceiling = (
-        time.ceiling_tokens_per_s.of(bandwidth_bytes_per_s=w, devices=ranks, bytes_per_token=terms["kv_read_bytes"]) if value["kv_read_bytes"] else None
+        time.ceiling_tokens_per_s.of(bandwidth_bytes_per_s=w, devices=ranks, bytes_per_token=terms["kv_read_bytes"])
+        if value["kv_read_bytes"]
+        else None
     )
     fitted = fits(model, plan, work)
     warnings = [*fitted.warnings]
@@ -434,24 +447,26 @@ def fits(model: Model, plan: Deployment, work: Workload) -> Estimate:
         found = capacity.fit(model, plan, work)
         return replace(found, warnings=tuple(text for text in found.warnings if not text.startswith("max_ctx_tokens")))
     except UsageError as problem:
-        return Estimate({"fits": None, "max_batch": None}, {}, warnings=(f"fits: {problem.message}",))
+        return Estimate({"fits": None, "max_batch": None}, {}, warnings=(f"fits: {problem.message}: {problem.hint}",))
 
 
 def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
     """The layout and formats in words."""
-    said = [f"weights in {plan.weights.name}, KV in {plan.kv.name}"]
+    shipped = " as the checkpoint ships" if isinstance(plan.weights, Checkpoint) else ""
+    said = [f"weights in {plan.weights.name}{shipped}, KV in {plan.kv.name}"]
     key, native = compute_key(plan.device, plan.weights)
     if key and not native:
         how = "dequantised" if plan.weights.bits < 16 else f"{plan.weights.name} has no rate of its own"
         said.append(f"{plan.device.id} multiplies {plan.weights.name} weights at its {key} rate: {how}")
     if plan.ranks > 1:
-        said.append(f"{plan.ranks} ranks: tp {plan.tp}, pp {plan.pp}, ep {plan.ep}" + (f", attention in {plan.dp} groups" if plan.dp > 1 else ""))
+        said.append(
+            f"{plan.ranks} ranks: tp {plan.tp}, pp {plan.pp}, ep {plan.ep}" + (f", attention in {plan.dp} groups" if plan.dp > 1 else "")
+        )
         rate, latency = link_rate(plan.device)
         said.append(f"{rate.origin}: {speed(rate.value)}, {seconds(latency.value)} per collective")
         if plan.ranks > plan.device.devices_per_node:
-            said.append(f"{plan.ranks} ranks talk at that rate, though a node has {plan.device.devices_per_node}: slower links between nodes are not modelled")
+            node = plan.device.devices_per_node
+            said.append(f"{plan.ranks} ranks talk at that rate, though a node has {node}: slower links between nodes are not modelled")
     if _mixture(model):
         said.append("experts are drawn evenly and independently for each token")
     return tuple(said)
-
-

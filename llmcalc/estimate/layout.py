@@ -19,7 +19,8 @@ LAYOUT = "layout"
 def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
     """How many copies of a mixer's cache the ranks of one tensor-parallel group hold."""
     return compute.kv_replication.of(
-        kv_heads=Figure("kv_heads", max(mixer.kv_heads, 1), "", memory.CONFIG), tensor_parallel=Figure("tensor_parallel", plan.tp, "", LAYOUT)
+        kv_heads=Figure("kv_heads", max(mixer.kv_heads, 1), "", memory.CONFIG),
+        tensor_parallel=Figure("tensor_parallel", plan.tp, "", LAYOUT),
     )
 
 
@@ -28,7 +29,9 @@ def entries_read(entry: Entry, ctx: Figure) -> Figure:
     kept = memory.cached(entry, ctx)
     if entry.reads is None:
         return kept
-    return f.tokens_in_window.of(as_name="read_tokens", ctx_tokens=kept, window_tokens=Figure("top_k", entry.reads, "tokens", memory.CONFIG))
+    return f.tokens_in_window.of(
+        as_name="read_tokens", ctx_tokens=kept, window_tokens=Figure("top_k", entry.reads, "tokens", memory.CONFIG)
+    )
 
 
 def entry_bytes(mixer: Attention, entry: Entry, layers: int, plan: Deployment, kept: Figure) -> Figure:
@@ -123,8 +126,10 @@ def read_weight_bytes(model: Model, plan: Deployment, tokens: Any) -> tuple[Figu
             tokens=Figure("tokens", tokens, "tokens", "--batch"),
         )
         parts.append(
-            f.expert_read_bytes.of(params_per_expert=Figure("params_per_expert", per_expert, "params", memory.CONFIG), distinct_experts=touched, bits_per_weight=bits)
+            f.expert_read_bytes.of(
+                params_per_expert=Figure("params_per_expert", per_expert, "params", memory.CONFIG),
+                distinct_experts=touched,
+                bits_per_weight=bits,
+            )
         )
     return rest, parts[0] if len(parts) == 1 else total("expert_read_bytes", "B", tuple(parts))
-
-

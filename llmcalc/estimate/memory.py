@@ -274,6 +274,8 @@ def weight_format(model: Model, name: str) -> tuple[Format, str]:
     shipped = checkpoint.read(model, plain)
     if shipped is None:
         return plain, assumed or f"the checkpoint's dtype ({model.dtype})"
+    if model.quantization and model.quantization.get("quant_method") == "gguf":
+        return shipped, "counted from the tensors in the GGUF file"
     if model.quantization:
         return shipped, f"as the checkpoint ships: {shipped.note or 'no parameter is quantised'}; the rest in {plain.name}"
     if shipped.name != plain.name:

@@ -85,7 +85,7 @@ def quant(
     said = [
         *(f"{w.name} is the checkpoint as it ships: {w.note}" for w in weights if isinstance(w, Checkpoint)),
         "a named format holds every parameter; real checkpoints keep embeddings, head and norms at 16 bits",
-        f"faster than {plain.name} weights and cache at the same batch by the factor shown",
+        f"{plain.name} weights and cache at the same batch as what a row is faster than",
         *((price_text,) if hour is not None else ()),
         f"method {method}: ideal rates; dequantisation is free in it, and kernels for it often are not",
     ]

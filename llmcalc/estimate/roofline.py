@@ -30,7 +30,9 @@ def roof(plan: Deployment, intensity: Any) -> Any:
     return time.roof_flops_per_s(intensity, bandwidth.value, peak.value)
 
 
-def roofline(model: Model, plan: Deployment, ctx: int, batches: tuple[int, ...], prompts: tuple[int, ...], method: str = "napkin") -> Estimate:
+def roofline(
+    model: Model, plan: Deployment, ctx: int, batches: tuple[int, ...], prompts: tuple[int, ...], method: str = "napkin"
+) -> Estimate:
     """Decode steps of these batches at `ctx` tokens and prefills of these prompts: intensity, FLOP/s reached, and what binds."""
     bandwidth, peak = rates(plan)
     ridge = time.ridge_point.of(as_name="ridge_point_flops_per_byte", flops_per_s=peak, bandwidth_bytes_per_s=bandwidth)

@@ -200,18 +200,21 @@ class Profile:
             sum(request.prompt for request in sample) / n, output, sum(request.cached for request in sample) / n, context, longest, tuple(sample)
         )
 
-    def prompt_s(self, rates: Rates, chunk: int, batch: int, per_step: float = 0) -> tuple[float, float, float]:
-        """What a prompt adds to everybody's time: mean [s] and mean square [s²], and the steps it takes on average.
+    def prompt_s(self, rates: Rates, chunk: int, batch: int) -> tuple[float, float, float]:
+        """What a prompt adds to everybody's time: mean [s] and mean square [s²], and the steps it takes on average."""
+        times = [rates.prompt_s(request.prompt, request.cached, chunk, batch) for request in self.sample]
+        pieces = sum(math.ceil((request.prompt - request.cached) / chunk) if chunk else 1 for request in self.sample)
+        n = len(times)
+        return sum(times) / n, sum(t * t for t in times) / n, pieces / n
 
-        `per_step`: prompts that arrive during a step. Short ones share a step and its weights, until arithmetic binds.
-        """
-        some = self.sample[:400]
-        times = [rates.prompt_s(request.prompt, request.cached, chunk, batch) for request in some]
-        mean, square = sum(times) / len(times), sum(t * t for t in times) / len(times)
-        pieces = sum(math.ceil((request.prompt - request.cached) / chunk) if chunk else 1 for request in some) / len(some)
+    def shared_s(
+        self, rates: Rates, chunk: int, batch: int, per_step: float, lone: tuple[float, float, float]
+    ) -> tuple[float, float, float]:
+        """`prompt_s` where `per_step` prompts arrive during a step: short ones share it, until arithmetic binds."""
+        mean, square, pieces = lone
         new = self.prompt - self.cached
-        if not chunk or new >= chunk or not per_step:
-            return mean, square, pieces
+        if not chunk or not new:
+            return lone
         attention = rates.attended_s(round(self.cached), round(self.prompt))
         alone, shared, weight, k = rates.fixed_s(batch), 0.0, math.exp(-per_step), 0
         while k < 20 * per_step + 20:
@@ -225,13 +228,13 @@ class Profile:
     @property
     def overlap(self) -> float:
         """Share of a sequence's decoding during which one that started with it is there too: E[shorter of two] / E[output]."""
-        some = [request.output for request in self.sample[:400]]
+        some = [request.output for request in self.sample]
         mean = sum(some) / len(some)
         return (2 * mean - queueing.expected_longest(some, 2)) / mean
 
     def kv_s(self, rates: Rates) -> float:
         """Mean time to read a sequence's cache, over the decode steps. [s]"""
-        some = self.sample[:400]
+        some = self.sample
         steps = sum(request.output for request in some)
         return sum(request.output * (rates.kv_s(request.prompt + request.output / 4) + rates.kv_s(request.prompt + 3 * request.output / 4)) / 2 for request in some) / steps
 
@@ -265,8 +268,12 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
     highest = queueing.max_rate(profile.prompt_s(rates, chunk, max_batch)[0], tokens, token_share_s(rates, kv_s, max_batch))
     busy = rate / highest
     found, tpot_s = 1.0, rates.fixed_s(1) + kv_s
+    alone: dict[int, tuple[float, float, float]] = {}
     for _ in range(60):  # what a prompt adds depends on how many decode, and on how many prompts share a step
-        added, square, pieces = profile.prompt_s(rates, chunk, max(1, round(found)), rate * tpot_s)
+        batch = max(1, round(found))
+        if batch not in alone:
+            alone[batch] = profile.prompt_s(rates, chunk, batch)
+        added, square, pieces = profile.shared_s(rates, chunk, batch, rate * tpot_s, alone[batch])
         prefill = queueing.load(rate, added)
         if prefill >= 1:
             return Steady(None, None, busy, highest, prefill, 1)

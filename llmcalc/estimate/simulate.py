@@ -68,6 +68,8 @@ class Outcome:
     e2e: Quantiles = field(default_factory=Quantiles)
     requests: int = 0
     output_tokens: int = 0
+    decode_s: float = 0
+    decode_tokens: int = 0
     seconds: float = 0
     busy_s: float = 0
     batch_s: float = 0
@@ -80,6 +82,11 @@ class Outcome:
     def mean_batch(self) -> float:
         """Decoding sequences, averaged over time."""
         return self.batch_s / self.seconds if self.seconds else 0
+
+    @property
+    def token_tpot_s(self) -> float | None:
+        """Time per token, each token counting alike (the mean of `tpot` counts each request alike)."""
+        return self.decode_s / self.decode_tokens if self.decode_tokens else None
 
     @property
     def utilization(self) -> float:
@@ -301,5 +308,7 @@ def _measure(result: Outcome, sequence: _Sequence, now: float, warmup: int, last
     result.ttft.add(sequence.first - sequence.arrival)
     if sequence.output > 1:
         result.tpot.add((now - sequence.first) / (sequence.output - 1))
+        result.decode_s += now - sequence.first
+        result.decode_tokens += sequence.output - 1
     result.e2e.add(now - sequence.arrival)
     return 1

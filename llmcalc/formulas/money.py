@@ -39,3 +39,21 @@ def joules_per_token(power_w, devices, tokens_per_s):  # type: ignore[no-untyped
 def owned_usd_per_hour(purchase_usd, years, power_w, usd_per_kwh, pue):  # type: ignore[no-untyped-def]
     """A device that is bought, written off in a straight line over 8,760 h a year, and powered. [usd/h]"""
     return purchase_usd / (years * 8760) + power_w / 1000 * pue * usd_per_kwh
+
+
+@formula(unit="usd")
+def usd_per_successful_task(usd_per_task, success_rate):  # type: ignore[no-untyped-def]
+    """Failed attempts are paid too. [usd]"""
+    return usd_per_task / success_rate
+
+
+@formula(unit="usd")
+def api_usd_per_request(input_usd, output_usd, prompt_tokens, output_tokens):  # type: ignore[no-untyped-def]
+    """A request at an API's prices per million tokens. [usd]"""
+    return (input_usd * prompt_tokens + output_usd * output_tokens) / 1e6
+
+
+@formula(unit="requests")
+def break_even_requests(usd_per_month, api_usd_per_request):  # type: ignore[no-untyped-def]
+    """Requests a month from which a deployment costs less than an API. [requests]"""
+    return usd_per_month / api_usd_per_request

@@ -16,7 +16,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One result: its JSON key, what people call it, its value in SI base units, and the unit that decides how it is shown."""
+    """One result: its JSON key, what people call it, its value in SI base units, and the unit that decides how it is shown.
+
+    A line that only people need has no key.
+    """
 
     key: str
     label: str
@@ -105,7 +108,18 @@ class Report:
 
 PICTURES: dict[str, str] = {"svg": "as_svg", "png": "as_png"}
 FORMATS: dict[str, str] = {"table": "terminal", "json": "as_json", "csv": "as_csv", "markdown": "as_markdown", "html": "as_html"}
-_ENDINGS = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "table", ".svg": "svg", ".png": "png"}
+_ENDINGS = {
+    **{f".{name}": name for name in PICTURES},
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "table",
+    ".svg": "svg",
+    ".png": "png",
+}
 
 
 def format_of(name: str, output: str | None) -> str:
@@ -130,7 +144,11 @@ def format_of(name: str, output: str | None) -> str:
 def render(report: Report, name: str) -> str | bytes:
     """The report in one of FORMATS or PICTURES; a PNG is bytes. Errors: no-picture."""
     if name in PICTURES and report.chart is None:
-        raise UsageError("no-picture", f"{report.command} draws no picture", "pareto and roofline do; use .html for a page")
+        raise UsageError(
+            "no-picture",
+            f"{report.command} has nothing to draw here",
+            "pareto and roofline draw points that fit; .html makes a page of any result",
+        )
     made: str | bytes = import_module(f"llmcalc.present.{(FORMATS | PICTURES)[name]}").render(report)
     return made
 

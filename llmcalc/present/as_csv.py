@@ -16,7 +16,7 @@ def render(report: Report) -> str:
     if report.facts and not report.rows_first:
         ids = {"model": (report.model or {}).get("id"), "hardware": (report.hardware or {}).get("id")}
         given = {key: value for key, value in {**ids, **report.inputs}.items() if value is not None}
-        values = {**given, **{fact.key: fact.value for fact in report.facts}}
+        values = {**given, **{fact.key: fact.value for fact in report.facts if fact.key}}
         writer.writerow(values)
         writer.writerow(_cell(value) for value in values.values())
     else:

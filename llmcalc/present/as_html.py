@@ -49,10 +49,15 @@ def render(report: Report) -> str:
         body.append("<pre>" + escape("\n".join(lines(report))) + "</pre>")
     body += [f'<p class="d">assumes {_text(line)}</p>' for line in report.assumptions]
     body += [f"<p>warning: {_text(line)}</p>" for line in report.warnings]
+    return document(report.title, body)
+
+
+def document(title: str, body: list[str], style: str = "") -> str:
+    """The parts of a body as one page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{_text(report.title)}</title><style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f"<title>{_text(title)}</title><style>{_STYLE}{style}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
 
 

@@ -19,11 +19,9 @@ def envelope(report: Report) -> dict[str, Any]:
     if report.hardware is not None:
         body["hardware"] = dict(report.hardware)
     body["inputs"] = _clean(dict(report.inputs), "inputs", lost)
-    body["results"] = {fact.key: _clean(fact.value, fact.key, lost) for fact in report.facts}
+    body["results"] = {fact.key: _clean(fact.value, fact.key, lost) for fact in report.facts if fact.key}
     if report.rows or report.columns:
-        body["rows"] = [
-            {column.key: _clean(row.get(column.key), column.key, lost) for column in report.columns} for row in report.rows
-        ]
+        body["rows"] = [{column.key: _clean(row.get(column.key), column.key, lost) for column in report.columns} for row in report.rows]
     if report.remarks:
         body["remarks"] = list(report.remarks)
     body["assumptions"] = list(report.assumptions)

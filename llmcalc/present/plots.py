@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from llmcalc.errors import printable
 from llmcalc.present import Chart, Series, shown
@@ -23,7 +24,7 @@ def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str
     left, right = _span(xs)
     bottom, top = _span(ys)
     rows = 16 if width >= 60 else 11
-    y_ticks = {round((rows - 1) * (math.log10(value) - bottom) / (top - bottom)): value for value in _ticks(bottom, top, rows // 3)}
+    y_ticks = {round((rows - 1) * (math.log10(value) - bottom) / (top - bottom)): value for value in ticks(bottom, top, rows // 3)}
     labels = {place: shown(value, chart.y.unit) for place, value in y_ticks.items()}
     margin = max(map(len, labels.values()), default=0) + 1
     across = max(10, width - margin - 2)
@@ -33,7 +34,9 @@ def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str
     for row, drawn in enumerate(canvas):
         label = labels.get(rows - 1 - row, "")
         yield f"{label:>{margin}}{tick if label else wall}" + drawn.replace("⠀", blank)
-    places = {round((across - 1) * (math.log10(value) - left) / (right - left)): value for value in _ticks(left, right, max(3, across // 10))}
+    places = {
+        round((across - 1) * (math.log10(value) - left) / (right - left)): value for value in ticks(left, right, max(3, across // 10))
+    }
     yield " " * margin + corner + "".join(under if column in places else floor for column in range(across))
     yield _row_of_labels({place: shown(value, chart.x.unit) for place, value in places.items()}, margin + 1, width)
     yield f"{_cut(chart.x.label, width - margin - 1):>{width}}"
@@ -47,7 +50,7 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
+def ticks(low: float, high: float, most: int) -> list[float]:
     """Round values between two powers of ten, at most that many."""
     for steps in ((1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 4, 5, 7), (1, 2, 5), (1, 3), (1,)):
         decades = range(math.floor(low), math.ceil(high) + 1)
@@ -60,7 +63,7 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 def _canvas(
     chart: Chart, series: list[Series], width: int, height: int, box: tuple[float, float, float, float], colour: bool, unicode: bool
 ) -> list[str]:
-    import plotille
+    import plotille  # type: ignore[import-untyped]
 
     left, right, bottom, top = box
     canvas = plotille.Canvas(width, height, xmin=left, ymin=bottom, xmax=right, ymax=top)
@@ -69,7 +72,7 @@ def _canvas(
         letter = LETTERS[number % len(LETTERS)]
         places = [(math.log10(point[chart.x.key]), math.log10(point[chart.y.key])) for point in one.points]
         if one.line:
-            for start, end in zip(places, places[1:], strict=False):
+            for start, end in pairwise(places):
                 if unicode:
                     canvas.line(*start, *end, color=ink)
                 else:
@@ -123,5 +126,3 @@ def _painted(word: str, number: int) -> str:
 def _cut(text: str, width: int) -> str:
     plain = printable(text, 400)
     return plain if len(plain) <= width else plain[: max(width - 1, 1)] + "…"
-
-

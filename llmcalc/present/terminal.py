@@ -10,7 +10,6 @@ import io
 import os
 import re
 import sys
-from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -40,7 +39,8 @@ def render(report: Report) -> str:
         from llmcalc.present import plots
 
         console.print()
-        for drawn in plots.lines(report.chart, min(console.width, 100), console.color_system is not None, _encodes("⠿┤└")):
+        colour = console.color_system is not None and not console.no_color
+        for drawn in plots.lines(report.chart, min(console.width, 100), colour, _encodes("⠿┤└")):
             console.print(Text.from_ansi(drawn), soft_wrap=True)
     if report.explain and report.figures:
         from llmcalc.present.explain import lines
@@ -196,7 +196,11 @@ def error(message: str, hint: str | None) -> str:
 
 
 def warnings(texts: tuple[str, ...]) -> str:
-    """Warnings for stderr."""
-    return "".join(f"Warning: {printable(text, 1000)}\n" for text in texts)
+    """Warnings for stderr; on a terminal they break between words, so that numbers stay whole."""
+    lines = [f"Warning: {printable(text, 1000)}" for text in texts]
+    if sys.stderr.isatty():
+        import textwrap
 
-
+        width = max(Console(file=sys.stderr).width, 20)
+        lines = [textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for line in lines]
+    return "".join(f"{line}\n" for line in lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from llmcalc.errors import UsageError, close_matches, printable
@@ -60,7 +61,7 @@ SKIP = frozenset(("", "?", "skip", "pass", "idk", "don't know", "не знаю",
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One kind of question. `fixed`: it has no numbers to draw, so it is the same every time but for the order of its choices."""
+    """One kind of question."""
 
     key: str
     topic: str
@@ -83,8 +84,8 @@ def template(topic: str, level: int) -> Callable[[Callable[[Draw], Question]], C
 
 def bank() -> dict[str, Template]:
     """Every template, by key."""
-    from llmcalc.quiz import concepts, numbers  # noqa: F401 - they register themselves
-
+    for module in ("numbers", "concepts"):
+        import_module(f"llmcalc.quiz.{module}")  # they register themselves
     return TEMPLATES
 
 

@@ -62,7 +62,14 @@ def _scales(unit: str) -> dict[str, tuple[float, ...]]:
         for letter, binary in (("k", 2.0**10), ("m", 2.0**20), ("g", 2.0**30), ("t", 2.0**40)):
             add((letter,), _DECIMAL[letter], binary)  # a bare letter: whichever of the two is meant
     elif unit == "s":
-        for words, factor in (("ns", 1e-9), ("us µs μs", 1e-6), ("ms msec", 1e-3), ("s sec secs", 1.0), ("m min mins", 60.0), ("h hr hour hours", 3600.0)):
+        for words, factor in (
+            ("ns", 1e-9),
+            ("us µs μs", 1e-6),
+            ("ms msec", 1e-3),
+            ("s sec secs", 1.0),
+            ("m min mins", 60.0),
+            ("h hr hour hours", 3600.0),
+        ):
             add(words.split(), factor)
         add(("second", "seconds"), 1.0)
         add(("millisecond", "milliseconds"), 1e-3)
@@ -107,7 +114,10 @@ DISPLAY: dict[str, tuple[float, ...]] = {
 """Units in which people leave the unit out: a bare 14.2 for 14.2 ms."""
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
-_LEAD = re.compile(r"^(?:(?:about|around|roughly|approx(?:imately)?\.?|circa|ca\.?|nearly|примерно|около|порядка|где-то|приблизительно)\b\s*|[~≈≃=≤≥<>$€:\s]+)+", re.I)
+_LEAD = re.compile(
+    r"^(?:(?:about|around|roughly|approx(?:imately)?\.?|circa|ca\.?|nearly|примерно|около|порядка|где-то|приблизительно)\b\s*|[~≈≃=≤≥<>$€:\s]+)+",
+    re.I,
+)
 _DIGITS = r"(?:\d[\d_,.'’\s]*|[.,]\d+)"
 _NUMBER = re.compile(rf"([+\-−–]?)\s*({_DIGITS})(?:e([+-]?\d{{1,4}}))?(?:\s*[x×*·]\s*10\s*\^?\s*([+-]?\d{{1,4}})(?![\d.,]))?", re.I | re.A)
 _POWER = re.compile(r"(\d{1,4})\s*(?:\^|\*\*)\s*([+-]?\d{1,3})(?![\d.,])", re.A)
@@ -158,9 +168,9 @@ def _number(text: str) -> tuple[list[float], str]:
 
 def _grouped(digits: str) -> list[float]:
     """'163,840', '2 260', '0,67', '1.234.567,8': thousands and decimal marks of either habit."""
-    if re.search(r"\d[\s'’_]", digits) and not re.fullmatch(r"\d{1,3}(?:[\s'’_]\d{3})+(?:[.,]\d+)?", digits):
-        if not re.fullmatch(r"[\d_]+(?:\.\d+)?", digits):
-            raise Unreadable("not-a-number")
+    spaced = re.search(r"\d[\s'’]", digits)
+    if spaced and not re.fullmatch(r"\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d+)?", digits):
+        raise Unreadable("not-a-number")
     plain = re.sub(r"[\s'’_]", "", digits)
     commas, points = plain.count(","), plain.count(".")
     texts: list[str] = []
@@ -188,15 +198,17 @@ def _factors(rest: str, unit: str) -> tuple[float, ...]:
     words = re.findall(r"[^\W\d_]+|[%$¢/×]", plain)
     if len(plain) > 60 or len(re.sub(r"\s", "", plain)) != sum(map(len, words)):
         raise Unreadable("unknown-unit")
-    joined = "".join(_WORDS.get(word, word.translate(_LETTERS)) for word in words)
+    spelled = [_WORDS.get(word, word.translate(_LETTERS)) for word in words]
+    joined = "".join(spelled)
     table = _scales(unit)
     if joined in table:
         return tuple(dict.fromkeys((*table[joined], *(() if joined else DISPLAY.get(unit, ())))))
     if joined == "" and unit in DISPLAY:
         return DISPLAY[unit]
-    prefix = re.match(r"(bn|k|m|t)(?=[^\W\d_]{2})", joined) if unit in COUNTS else None  # "2k sequences", "30 млн токенов"
-    if prefix and _is_noun(joined[prefix.end() :]):
-        return table[prefix[1]]
+    if (
+        unit in COUNTS and len(spelled) == 2 and spelled[0] in ("k", "m", "b", "bn", "t") and _is_noun(spelled[1])
+    ):  # "2k sequences", "30 млн токенов"
+        return table[spelled[0]]
     if unit in COUNTS and _is_noun(joined):
         return (1.0,)
     raise Unreadable("unknown-unit")

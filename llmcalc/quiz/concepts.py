@@ -1,5 +1,7 @@
 """Questions about why: choices, and the interview question that is answered in words."""
 
+# ruff: noqa: D103 - what a template asks stands in the catalogue, under its name
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,14 +14,37 @@ from llmcalc.quiz.numbers import SEVERAL, _napkin
 from llmcalc.units import seconds
 
 FIXED = {
-    "kv_growth": ("kv", 1), "kv_shrinks": ("kv", 2), "gqa_why": ("heads", 1), "weights_mix": ("weights", 2), "batch_limit": ("batch", 1),
-    "ceiling_levers": ("ceiling", 2), "phase_decode": ("decode", 1), "phase_prefill": ("prefill", 1), "above_critical": ("critical", 2),
-    "crossover_context": ("crossover", 2), "first_at_one": ("quantise", 1), "why_cheaper": ("cost", 2), "tpot_tradeoff": ("tpot", 1),
-    "long_prompts": ("prefill", 3), "prefix_routing": ("prefix", 2), "prefix_metric": ("prefix", 1), "spec_residual": ("speculation", 3),
-    "spec_when": ("speculation", 2), "temperature_zero": ("sampling", 1), "temperature_up": ("sampling", 1), "paging_why": ("paging", 2),
-    "continuous_why": ("batching", 2), "reduces_per_layer": ("parallel", 2), "moe_batching": ("moe", 2), "sizing_peak": ("sizing", 2),
-    "lever_kv_quant": ("levers", 2), "lever_batch": ("levers", 1), "lever_speculation": ("levers", 2), "lever_chunked": ("levers", 3), "symptom_ttft": ("levers", 2),
-}  # fmt: skip
+    "kv_growth": ("kv", 1),
+    "kv_shrinks": ("kv", 2),
+    "gqa_why": ("heads", 1),
+    "weights_mix": ("weights", 2),
+    "batch_limit": ("batch", 1),
+    "ceiling_levers": ("ceiling", 2),
+    "phase_decode": ("decode", 1),
+    "phase_prefill": ("prefill", 1),
+    "above_critical": ("critical", 2),
+    "crossover_context": ("crossover", 2),
+    "first_at_one": ("quantise", 1),
+    "why_cheaper": ("cost", 2),
+    "tpot_tradeoff": ("tpot", 1),
+    "long_prompts": ("prefill", 3),
+    "prefix_routing": ("prefix", 2),
+    "prefix_metric": ("prefix", 1),
+    "spec_residual": ("speculation", 3),
+    "spec_when": ("speculation", 2),
+    "temperature_zero": ("sampling", 1),
+    "temperature_up": ("sampling", 1),
+    "paging_why": ("paging", 2),
+    "continuous_why": ("batching", 2),
+    "reduces_per_layer": ("parallel", 2),
+    "moe_batching": ("moe", 2),
+    "sizing_peak": ("sizing", 2),
+    "lever_kv_quant": ("levers", 2),
+    "lever_batch": ("levers", 1),
+    "lever_speculation": ("levers", 2),
+    "lever_chunked": ("levers", 3),
+    "symptom_ttft": ("levers", 2),
+}
 """Choices without numbers: key to topic and level. The texts key.a (right), key.b, … are in the catalogue."""
 
 
@@ -46,9 +71,18 @@ def _bound(draw: Draw, scene: Scene, given: str, command: tuple[str, ...]) -> Qu
     r = decode.decode(scene.model, scene.plan, scene.work).results
     figure = decode.step_time(decode.step(scene.model, scene.plan, scene.work), "napkin")
     return draw.choice(
-        BOUNDS[r["bound"]], given=given, figure=figure, command=command, result="bound" if command else "", fixed=True, ctx=f"{scene.ctx:,}", batch=scene.batch,
-        weights_s=seconds(r["weight_read_s"]), caches_s=seconds(r["kv_read_s"]), math_s=seconds(r["compute_s"]),
-    )  # fmt: skip
+        BOUNDS[r["bound"]],
+        given=given,
+        figure=figure,
+        command=command,
+        result="bound" if command else "",
+        fixed=True,
+        ctx=f"{scene.ctx:,}",
+        batch=scene.batch,
+        weights_s=seconds(r["weight_read_s"]),
+        caches_s=seconds(r["kv_read_s"]),
+        math_s=seconds(r["compute_s"]),
+    )
 
 
 @template("decode", 3)
@@ -61,9 +95,16 @@ def _first(draw: Draw, scene: Scene, given: str, at: Callable[[str, str], float]
     plain, weights, cache = at("bf16", "bf16"), at("int8", "bf16"), at("bf16", "int8")
     figure = Figure("step_time_s", min(weights, cache), "s", "the shorter of the two steps")
     return draw.choice(
-        "a" if weights < cache else "b", given=given, figure=figure, fixed=True, ctx=f"{scene.ctx:,}", batch=scene.batch,
-        plain_s=seconds(plain), weights_s=seconds(weights), caches_s=seconds(cache),
-    )  # fmt: skip
+        "a" if weights < cache else "b",
+        given=given,
+        figure=figure,
+        fixed=True,
+        ctx=f"{scene.ctx:,}",
+        batch=scene.batch,
+        plain_s=seconds(plain),
+        weights_s=seconds(weights),
+        caches_s=seconds(cache),
+    )
 
 
 @template("quantise", 3)
@@ -126,4 +167,11 @@ def explain_phases(draw: Draw) -> Question:
 
 @template("speculation", 3)
 def spec_exact(draw: Draw) -> Question:
-    return draw.points((r"min\s*\(|min\b|p\s*/\s*q|миним", r"resid|max\s*\(|p\s*[-−–]\s*q|остат", r"normali|sum|нормир|сумм", r"accept|reject|прин|отказ|отклон"))
+    return draw.points(
+        (
+            r"min\s*\(|min\b|p\s*/\s*q|миним",
+            r"resid|max\s*\(|p\s*[-−–]\s*q|остат",
+            r"normali|sum|нормир|сумм",
+            r"accept|reject|прин|отказ|отклон",
+        )
+    )

@@ -68,10 +68,18 @@ device = cache(hardware.load)
 def spoken(value: Any, unit: str) -> str:
     """An answer as people write it; every one of these is read back by `answers`."""
     words: dict[str, Callable[[Any], str]] = {
-        "B": units.size, "B/token": units.size, "s": units.seconds, "usd": units.usd, "FLOP": units.work, "params": lambda n: f"{n / 1e9:.3g} B",
-        "tokens/s": lambda n: f"{units.number(n)} tok/s", "share": lambda n: f"{n * 100:.1f}%", "ratio": lambda n: f"{n:.3g}×",
-        "FLOP/B": lambda n: f"{units.number(n)} FLOP/B", "J": lambda n: f"{units.number(n)} J",
-    }  # fmt: skip
+        "B": units.size,
+        "B/token": units.size,
+        "s": units.seconds,
+        "usd": lambda n: f"${n:.3g}" if n < 1 else units.usd(n),
+        "FLOP": units.work,
+        "FLOP/B": lambda n: f"{units.number(n)} FLOP/B",
+        "J": lambda n: f"{units.number(n)} J",
+        "tokens/s": lambda n: f"{units.number(n)} tok/s",
+        "params": lambda n: f"{n / 1e9:.3g} B",
+        "share": lambda n: f"{n * 100:.1f}%",
+        "ratio": lambda n: f"{n:.3g}×",
+    }
     if isinstance(value, str):
         return value
     return words[unit](value) if unit in words else f"{units.number(value)} {unit}".rstrip()
@@ -111,6 +119,7 @@ class Draw:
     source: Source
     language: str
     template: Template
+    heads: int = 40  # query heads of the model at hand; the notes' 13B has room for 40 of 128
 
     def choose(self, items: Sequence[T]) -> T:
         """One of them."""
@@ -147,7 +156,9 @@ class Draw:
             fitting = [each for each in batches if each <= most]
             if fitting:
                 return replace(made, batch=self.choose(fitting))
-        raise LlmcalcError("no-scene", f"nothing that {self.template.key} asks about fits", "the bundled models or devices have been changed")
+        raise LlmcalcError(
+            "no-scene", f"nothing that {self.template.key} asks about fits", "the bundled models or devices have been changed"
+        )
 
     def _scene(self, found: Model, name: str, ctx: int, weights: str, kv: str, reserve: str, tp: int) -> Scene:
         plan = Deployment(
@@ -163,13 +174,28 @@ class Draw:
     def model_words(self, found: Model) -> str:
         """What has to be known of a model, in one sentence."""
         kind, layers = mixer(found)
+        self.heads = kind.query_heads
         billions = f"{memory.language_params(found) / 1e9:.3g}"
         name = found.id.rpartition("/")[2]
         args = dict(kind.entries[0].args)
         if "kv_lora_rank" in args:
-            return self.say("model.mla", name=name, billions=billions, layers=layers, rank=args["kv_lora_rank"], rope=args["qk_rope_head_dim"], heads=kind.query_heads)
+            return self.say(
+                "model.mla",
+                name=name,
+                billions=billions,
+                layers=layers,
+                rank=args["kv_lora_rank"],
+                rope=args["qk_rope_head_dim"],
+                heads=kind.query_heads,
+            )
         text = self.say(
-            "model.gqa", name=name, billions=billions, layers=sum(count for _, count in memory.mixers(found)), heads=kind.query_heads, kv=kind.kv_heads, dim=args["head_dim"]
+            "model.gqa",
+            name=name,
+            billions=billions,
+            layers=sum(count for _, count in memory.mixers(found)),
+            heads=kind.query_heads,
+            kv=kind.kv_heads,
+            dim=args["head_dim"],
         )
         spans = [(sum(n for m, n in memory.mixers(found) if m.entries[0].window == window), window) for window in self._windows(found)]
         text += "".join(" " + self.say("model.window", layers=count, window=f"{window:,}") for count, window in spans if window)
@@ -188,7 +214,7 @@ class Draw:
         card = plan.device
         key = "bf16" if "bf16" in card.compute else "fp16"
         return self.say(
-            "device",
+            "device.each" if plan.ranks > 1 else "device",
             count=f"{plan.ranks} × " if plan.ranks > 1 else "",
             name=card.name,
             memory=units.decimal_size(card.memory_bytes or 0),
@@ -221,7 +247,7 @@ class Draw:
         wrong = {name: value for name, value in (slips or {}).items() if value}
         if unit in ("B", "B/token"):
             wrong |= {"slip.bits": answer * 8, "slip.gib": answer / 2**30 * 1e9, "slip.gb": answer * 2**30 / 1e9}
-        named = tuple((value, self.say(name)) for name, value in wrong.items() if abs(value / answer - 1) > 0.02)
+        named = tuple((value, self.say(name, heads=self.heads)) for name, value in wrong.items() if abs(value / answer - 1) > 0.02)
         steps = [self.say(f"{key}.how", **words)]
         if rate:
             steps.append(self.say("shortcut.rate", rate=units.rate(rate), per_ms=units.decimal_size(rate / 1000)))
@@ -245,7 +271,17 @@ class Draw:
         figure = rest.pop("figure", None) or estimate.figures.get(result)
         return self.number(estimate.results[result], unit, figure=figure, result=result, **rest)
 
-    def choice(self, right: str = "a", *, given: str = "", figure: Figure | None = None, command: tuple[str, ...] = (), result: str = "", fixed: bool = False, **words: Any) -> Question:
+    def choice(
+        self,
+        right: str = "a",
+        *,
+        given: str = "",
+        figure: Figure | None = None,
+        command: tuple[str, ...] = (),
+        result: str = "",
+        fixed: bool = False,
+        **words: Any,
+    ) -> Question:
         """A question with choices key.a, key.b, … of the catalogue, of which `right` is true; mixed, unless their order is `fixed`."""
         key = self.template.key
         names = [letter for letter in LETTERS if f"{key}.{letter}" in TEXTS]

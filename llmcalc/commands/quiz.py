@@ -1,0 +1,266 @@
+"""`llmcalc quiz`: interview practice; asks at a terminal or takes one answer a line, or prints questions with worked answers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from llmcalc import present, quiz, units
+from llmcalc.commands import common as c
+from llmcalc.errors import UsageError, close_matches, printable
+from llmcalc.figures import derivation
+from llmcalc.present import Column, Fact, Report
+from llmcalc.quiz import Question, answers
+from llmcalc.quiz.session import Session, answer_text
+
+EXAMPLES = """
+Examples:
+
+  llmcalc quiz
+
+  llmcalc quiz --topic napkin,cost --level 2 --count 10 --timer 2min
+
+  llmcalc quiz --seed 7 --count 20 -f markdown > worksheet.md
+
+  printf '160 KiB\\n0.67 GB\\n' | llmcalc quiz --topic napkin --count 2 --seed 7
+
+Topics: kv, heads, weights, batch, ceiling, decode, critical, crossover, quantise, cost, tpot, prefill, prefix, speculation,
+sampling, paging, batching, parallel, moe, sizing, napkin (the five problems of the course notes), levers.
+"""
+MAX_LINE = 64 * 1024
+COLUMNS = tuple(
+    Column(key, key)
+    for key in (
+        "number",
+        "key",
+        "topic",
+        "level",
+        "kind",
+        "question",
+        "choices",
+        "unit",
+        "answer",
+        "answer_text",
+        "tolerances",
+        "slips",
+        "worked",
+        "command",
+        "result",
+    )
+)
+
+
+def quiz_command(
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="One topic or several, with commas.")] = None,
+    level: Annotated[str | None, typer.Option("--level", metavar="1-3", help="1: one step; 2: a few; 3: judgement.")] = None,
+    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of questions.")] = "5",
+    seed: Annotated[
+        str | None, typer.Option("--seed", metavar="N", help="The same seed asks the same questions. [default: by chance]")
+    ] = None,
+    timer: Annotated[
+        str | None, typer.Option("--timer", metavar="TIME", help="Time for one answer, such as 90s; late ones get half the credit.")
+    ] = None,
+    review: Annotated[bool, typer.Option("--review", help="Begin with questions that were missed before.")] = False,
+    lang: Annotated[str, typer.Option("--lang", metavar="LANGUAGE", help="en or ru.")] = "en",
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """Napkin problems with real models and devices, marked by order of magnitude and explained by the estimates themselves."""
+    if lang not in quiz.LANGUAGES:
+        near = close_matches(lang, quiz.LANGUAGES)
+        raise UsageError(
+            "bad-value", f"{printable(lang, 40)!r} is not a language of the quiz", f"did you mean {near[0]}?" if near else "use en or ru"
+        )
+    number = c.whole_number(count, "count", most=10_000)
+    grade = None if level is None else c.whole_number(level, "level", most=max(quiz.LEVELS))
+    chosen_seed = _chance() if seed is None else c.whole_number(seed, "seed", least=0, most=2**63)
+    limit = None if timer is None else units.quantity(timer, "s")
+    if limit == 0:
+        raise UsageError("bad-value", "timer 0 leaves no time for an answer", "write it like --timer 90s")
+    first, warnings = _missed(topic, grade) if review else ((), [])
+    asked = quiz.questions(chosen_seed, number, topic=topic, level=grade, language=lang, first=first)
+    if json and format not in ("table", "json"):
+        raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
+    chosen = present.format_of("json" if json else format, output)
+    inputs = {"seed": chosen_seed, "count": number, "topic": topic, "level": grade, "lang": lang}
+    if chosen == "table":
+        if output is not None:
+            raise UsageError("bad-value", "a sitting cannot be written to a file", "end the file in .md for a worksheet, or in .json")
+        quiz.chosen(topic, grade)  # a bad topic is said before anything is asked
+        _sit(asked, inputs, limit, warnings)
+        return
+    found = list(asked)
+    if chosen == "markdown":
+        text = worksheet(found, inputs)
+        c.write(text) if output is None else c.save(text, output)
+        return
+    c.emit(report(found, inputs, tuple(warnings), flat=chosen != "json"), format=format, json=json, output=output, explain=False)
+
+
+def _chance() -> int:
+    import secrets
+
+    return secrets.randbelow(10**6)
+
+
+def _missed(topic: str | None, level: int | None) -> tuple[tuple[str, ...], list[str]]:
+    from llmcalc.quiz import review
+
+    state, warnings = review.load()
+    return review.due([each.key for each in quiz.chosen(topic, level)], state), warnings
+
+
+# ---- a sitting ----------------------------------------------------------------------------------------------------
+
+
+def _sit(asked: Any, inputs: dict[str, Any], limit: float | None, warnings: list[str]) -> None:
+    from llmcalc.present import terminal
+    from llmcalc.quiz import review
+
+    at_terminal = bool(sys.stdin and sys.stdin.isatty())
+    session = Session(inputs["lang"], _listener(at_terminal), _tell, _outlined, time.monotonic, patient=at_terminal, limit_s=limit)
+    sys.stderr.write(terminal.warnings(tuple(warnings)))
+    session.tell(session.say("seed", count=inputs["count"], seed=inputs["seed"]), "dim")
+    session.run(asked, inputs["count"])
+    options = [
+        f"--{name} {shlex.quote(str(value))}" for name, value in inputs.items() if value is not None and (name, value) != ("lang", "en")
+    ]
+    session.summary(" ".join(options))
+    troubles = review.record(session.credits())
+    sys.stderr.write(terminal.warnings(tuple(trouble for trouble in troubles if trouble not in warnings)))
+    if session.interrupted:
+        raise typer.Exit(130)
+
+
+def _listener(at_terminal: bool) -> Callable[[str], str | None]:
+    """Reads one line, whatever bytes it has; of a line without end the first 64 KiB count."""
+
+    def listen(prompt: str) -> str | None:
+        if at_terminal:
+            c.write(prompt)
+        if sys.stdin is None:
+            return None
+        stream = getattr(sys.stdin, "buffer", sys.stdin)
+        line = stream.readline(MAX_LINE)
+        more = line
+        while len(more) == MAX_LINE and more[-1:] not in ("\n", b"\n"):
+            more = stream.readline(MAX_LINE)
+        if not line:
+            if at_terminal:
+                c.write("\n")
+            return None
+        return line.decode("utf-8", "replace") if isinstance(line, bytes) else str(line)
+
+    return listen
+
+
+def _tell(text: str, style: str) -> None:
+    """One paragraph: wrapped with its own indent at a terminal, one line in a pipe."""
+    from rich.text import Text
+
+    from llmcalc.present import terminal
+
+    console = terminal._console()
+    width = min(console.width, 100) if console.is_terminal else 10**6
+    pad = " " * (len(text) - len(text.lstrip()))
+    hanging = pad + ("   " if text.lstrip()[1:3] == ") " else "")
+    for line in textwrap.wrap(text, width=max(width, 20), subsequent_indent=hanging, break_on_hyphens=False) or [""]:
+        console.print(Text(line, style=style), soft_wrap=True)
+    c.write(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+DEEPEST = 4  # spaces of indent that a sitting shows of a derivation; the command's --explain shows the rest
+
+
+def _outlined(question: Question) -> list[str]:
+    """The upper levels of the derivation."""
+    return [line for line in _explained(question) if len(line) - len(line.lstrip()) <= DEEPEST]
+
+
+def _explained(question: Question) -> list[str]:
+    """The derivation of the answer, as --explain prints it."""
+    if question.figure is None:
+        return []
+    from llmcalc.present.explain import lines
+
+    return lines(Report(command="quiz", title="", figures={question.figure.name: question.figure}))
+
+
+# ---- printed ------------------------------------------------------------------------------------------------------
+
+
+def report(found: list[Question], inputs: dict[str, Any], warnings: tuple[str, ...] = (), *, flat: bool = False) -> Report:
+    """The questions with tolerances, slips and worked answers; `flat` leaves out what has parts."""
+    facts = (
+        Fact("questions", "questions", len(found)),
+        Fact("templates", "kinds of question in the bank", len(quiz.bank())),
+        Fact("topics", "topics in the bank", quiz.topics()),
+    )
+    columns = tuple(column for column in COLUMNS if not flat or column.key not in ("tolerances", "slips", "worked"))
+    return Report(
+        command="quiz",
+        title=f"Quiz, seed {inputs['seed']}",
+        inputs=inputs,
+        facts=() if flat else facts,
+        columns=columns,
+        rows=tuple(_row(number, question) for number, question in enumerate(found, 1)),
+        warnings=warnings,
+    )
+
+
+def _row(number: int, question: Question) -> dict[str, Any]:
+    numeric = question.kind == "number"
+    return {
+        "number": number,
+        "key": question.key,
+        "topic": question.topic,
+        "level": question.level,
+        "kind": question.kind,
+        "question": question.text,
+        "choices": list(question.choices),
+        "unit": question.unit,
+        "answer": question.answer,
+        "answer_text": answer_text(question),
+        "tolerances": {"exact": answers.EXACT, "close": answers.CLOSE, "factor": answers.ROUGH} if numeric else None,
+        "slips": [{"value": value, "text": text} for value, text in question.slips],
+        "worked": {
+            "steps": list(question.steps),
+            "explanation": _explained(question),
+            "derivation": derivation(question.figure) if question.figure is not None else None,
+        },
+        "command": shlex.join(("llmcalc", *question.command)) if question.command else None,
+        "result": question.result or None,
+    }
+
+
+def worksheet(found: list[Question], inputs: dict[str, Any]) -> str:
+    """Markdown: the questions, room to answer, and the answers at the end."""
+    from llmcalc.present.as_markdown import _text
+
+    session = Session(inputs["lang"], lambda _: None, lambda *_: None, _explained, time.monotonic)
+    lines = [f"# {session.say('worksheet', count=len(found), seed=inputs['seed'])}", ""]
+    for number, question in enumerate(found, 1):
+        lines += [f"{number}. {_text(question.text)}", ""]
+        if question.kind == "choice":
+            lines += [f"    {letter}) {_text(choice)}  " for letter, choice in zip(quiz.LETTERS, question.choices, strict=False)] + [""]
+    lines += [f"## {session.say('answers')}", ""]
+    for number, question in enumerate(found, 1):
+        lines += [f"{number}. **{_text(answer_text(question))}**", "", *(f"    {_text(step)}  " for step in question.steps), ""]
+        explained = _explained(question)
+        if explained:
+            lines += ["    ```", *(f"    {line}" for line in explained), "    ```", ""]
+        if question.command:
+            lines += [f"    `{shlex.join(('llmcalc', *question.command))}`", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("quiz", epilog=EXAMPLES)(quiz_command)

@@ -1,0 +1,421 @@
+"""From a rate of requests and limits to deployments: how many replicas of which layout, checked by simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from llmcalc import formats
+from llmcalc.architecture import Model
+from llmcalc.errors import LlmcalcError, UsageError
+from llmcalc.estimate import Estimate, cost, layout, memory, serving, simulate
+from llmcalc.figures import Figure
+from llmcalc.formulas import money, queueing
+from llmcalc.formulas import serving as f
+from llmcalc.plan import Deployment
+from llmcalc.traffic import Kind, Request, Traffic
+
+HOURS_PER_MONTH = 730
+MOST_BATCH = 1024  # max_num_seqs of vLLM on large devices
+MOST_REPLICAS = 100_000
+PREFILL_DERATE, DECODE_DERATE = 0.9, 0.92  # aiconfigurator picking.py
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is asked: traffic, limits at a percentile (None: no limit), and how far a replica may be loaded.
+
+    `mfu` and `mbu`: the shares of compute rate and bandwidth that an engine reaches. `chunk`: prompt tokens per step.
+    """
+
+    traffic: Traffic
+    max_ttft_s: float | None = None
+    max_tpot_s: float | None = None
+    percentile: float = 0.95
+    max_utilization: float = 0.8
+    mfu: float = 0.5
+    mbu: float = 0.8
+    chunk: int = 2048
+    max_batch: int = MOST_BATCH
+    simulated: int = 3000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One layout under this traffic: its rates, and what limits its batch."""
+
+    plan: Deployment
+    rates: serving.Rates
+    profile: serving.Profile
+    batch_limit: int
+    memory_batch: int
+    tpot_batch: int
+    max_rate: float
+    unlimited_rate: float
+
+    @property
+    def bound(self) -> str:
+        """What keeps the rate down: the batch limit where it costs over a tenth of it, else the device itself."""
+        if self.max_rate > 0.9 * self.unlimited_rate:
+            return "saturation"
+        return "memory" if self.batch_limit == self.memory_batch else "tpot" if self.batch_limit == self.tpot_batch else "saturation"
+
+
+def replica(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> Replica:
+    """Sample the estimator and find the batch limit. A batch limit of 0: not one sequence works."""
+    rates = serving.rates(model, plan, timed=serving.derated(plan, service.mfu, service.mbu))
+    profile = serving.Profile.of(sample)
+    held = 0 if rates.capacity(profile.longest) == 0 else rates.capacity(math.ceil(profile.prompt + profile.output))
+    quick = service.max_batch if service.max_tpot_s is None else serving.batch_within(rates, profile, service.max_tpot_s, service.max_batch)
+    limit = min(held, quick, service.max_batch)
+
+    def highest(batch: int) -> float:
+        added = profile.prompt_s(rates, service.chunk, batch)[0]
+        share = serving.token_share_s(rates, profile.kv_s(rates), batch)
+        return float(queueing.max_rate(added, max(profile.output - 1, 0), share))
+
+    return Replica(plan, rates, profile, limit, held, quick, highest(limit) if limit else 0.0, highest(service.max_batch))
+
+
+def valid_tp(model: Model, tp: int) -> str | None:
+    """Why a model cannot be cut into tp ranks, or None: query heads must divide, KV heads divide or be copied whole."""
+    for mixer, _ in memory.mixers(model):
+        if mixer.query_heads and mixer.query_heads % tp:
+            return f"{mixer.query_heads} query heads are not divisible by {tp}"
+        if mixer.kv_heads and mixer.kv_heads % tp and tp % mixer.kv_heads:
+            return f"{mixer.kv_heads} KV heads are neither divisible by {tp} nor a divisor of it"
+    return None
+
+
+def candidates(model: Model, plan: Deployment) -> Iterator[Deployment]:
+    """Layouts of tensor parallelism inside a node, each valid for the model."""
+    tp = 1
+    while tp <= max(1, plan.device.devices_per_node):
+        if valid_tp(model, tp) is None and (tp == 1 or plan.device.link is not None):
+            yield replace(plan, tp=tp)
+        tp *= 2
+
+
+def run(found: Replica, service: Service, replicas: int, seed: int = 0, count: int | None = None) -> simulate.Outcome:
+    """Simulate one of `replicas` replicas, among which requests are dealt at random."""
+    number = count or service.simulated
+    traced = service.traffic.trace is not None
+    return simulate.simulate(
+        found.rates,
+        service.traffic.requests(service.seed + seed, replicas),
+        max_batch=found.batch_limit,
+        chunk=service.chunk,
+        count=None if traced else number,
+        warmup=0 if traced else max(number // 10, min(number, 3 * found.batch_limit)),
+    )
+
+
+def violated(outcome: simulate.Outcome, service: Service) -> str | None:
+    """The limit that a simulation breaks, or None."""
+    for name, limit, measured in (("ttft", service.max_ttft_s, outcome.ttft), ("tpot", service.max_tpot_s, outcome.tpot)):
+        value = measured.at(service.percentile)
+        if limit is not None and value is not None and value > limit:
+            return name
+    return None
+
+
+def smallest(least: int, check: Callable[[int], str | None]) -> tuple[int | None, str | None]:
+    """The smallest number from `least` that passes, and the last reason against a smaller one. None: nothing passes."""
+    fails, reason, number = least - 1, None, least
+    while (why := check(number)) is not None:
+        fails, reason = number, why
+        number = max(number + 1, math.ceil(number * 1.3))
+        if number > max(64, 40 * least):  # a load of 2% and still too slow: more replicas do not help
+            return None, reason
+    while number - fails > 1:
+        middle = (number + fails) // 2
+        why = check(middle)
+        if why is None:
+            number = middle
+        else:
+            fails, reason = middle, why
+    return number, reason
+
+
+def size(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> dict[str, Any]:
+    """The fewest replicas of one layout that meet the limits, as a row; `why` says what forbids it where none do."""
+    row: dict[str, Any] = {"hardware": plan.device.id, "tp": plan.tp, "devices_per_replica": plan.ranks}
+    found = replica(model, plan, service, sample)
+    row["batch_limit"] = found.batch_limit
+    if found.batch_limit == 0:
+        reason = "does not fit" if found.memory_batch == 0 else f"TPOT of one sequence is {found.rates.fixed_s(1) + found.profile.kv_s(found.rates):.4g} s"
+        return row | {"why": reason, "binding": "memory" if found.memory_batch == 0 else "tpot"}
+    least = max(1, math.ceil(service.traffic.rate / (found.max_rate * service.max_utilization)))
+    if least > MOST_REPLICAS:
+        return row | {"why": f"over {MOST_REPLICAS:,} replicas", "binding": "saturation"}
+    outcomes: dict[int, simulate.Outcome] = {}
+
+    def check(replicas: int) -> str | None:
+        outcome = run(found, service, replicas)
+        why = violated(outcome, service)
+        if why is None and service.traffic.trace is None:
+            why = violated(run(found, service, replicas, seed=1), service)  # luck does not count
+        outcomes[replicas] = outcome
+        return why
+
+    # A replica that nobody else uses is the best that any number of replicas can be.
+    alone = run(found, replace(service, traffic=replace(service.traffic, rate=found.max_rate * 0.01)), 1, count=300) if service.traffic.trace is None else None
+    if alone is not None and (why := violated(alone, service)) is not None:
+        value = (alone.ttft if why == "ttft" else alone.tpot).at(service.percentile)
+        return row | {"why": f"{why.upper()} is {value:.4g} s even without load", "binding": why}
+    replicas, reason = smallest(least, check)
+    if replicas is None:
+        return row | {"why": f"{(reason or 'limit').upper()} is not met at any number of replicas", "binding": reason}
+    outcome = outcomes[replicas]
+    rate = service.traffic.rate
+    try:
+        hour = cost.hourly(plan, None)[0].value * replicas
+    except UsageError:
+        hour = None
+    binding = reason or found.bound
+    return row | {
+        "replicas": replicas,
+        "devices": replicas * plan.ranks,
+        "utilization": rate / replicas / found.max_rate,
+        "max_rate_per_replica": found.max_rate,
+        "memory_batch": found.memory_batch,
+        "tpot_batch": found.tpot_batch if service.max_tpot_s is not None else None,
+        "mean_batch": outcome.mean_batch,
+        "ttft_p50_s": outcome.ttft.at(0.5),
+        "ttft_p95_s": outcome.ttft.at(0.95),
+        "ttft_p99_s": outcome.ttft.at(0.99),
+        "tpot_p50_s": outcome.tpot.at(0.5),
+        "tpot_p95_s": outcome.tpot.at(0.95),
+        "tpot_p99_s": outcome.tpot.at(0.99),
+        "e2e_p95_s": outcome.e2e.at(0.95),
+        "preemptions": outcome.preemptions,
+        "usd_per_hour": hour,
+        "usd_per_month": None if hour is None else hour * HOURS_PER_MONTH,
+        "usd_per_million_output_tokens": None if hour is None else money.usd_per_million_tokens(hour, rate * found.profile.output, 1),
+        "binding": binding,
+        "why": {
+            "memory": f"memory holds {found.memory_batch:,} sequences",
+            "tpot": f"TPOT holds the batch at {found.tpot_batch:,}" if reason is None else "TPOT under load",
+            "ttft": "TTFT under load",
+            "saturation": f"kept below {service.max_utilization:.0%} of saturation",
+        }[binding],
+    }
+
+
+# ---- separate pools -----------------------------------------------------------------------------------------------
+
+
+def pools(model: Model, plan: Deployment, service: Service, sample: list[Request], link_bytes_per_s: float) -> dict[str, Any]:
+    """Prefill and decode on replicas of their own: how many of each, their ratio, and what they send each other.
+
+    TTFT is bounded from above by the sum of the pools' percentiles and the transfer.
+    """
+    found = replica(model, plan, service, sample)
+    if found.batch_limit == 0:
+        return {"why": "does not fit" if found.memory_batch == 0 else "TPOT of one sequence is over the limit"}
+    profile, rates, rate = found.profile, found.rates, service.traffic.rate
+    reading = profile.prompt_s(rates, 0, 0)[0]
+    writing = max(profile.output - 1, 0) * serving.token_share_s(rates, profile.kv_s(rates), found.batch_limit)
+    prefills = max(1, math.ceil(f.pool_replicas(rate, reading, PREFILL_DERATE)))
+    decodes = max(1, math.ceil(f.pool_replicas(rate, writing, DECODE_DERATE)))
+    moved = layout.sequence_bytes(model, plan, Figure("ctx_tokens", round(profile.prompt))).value
+    transfer = f.transfer_s(moved, link_bytes_per_s)
+    number = service.simulated
+
+    def part(replicas: int, convert: Callable[[Request], Request], batch: int) -> simulate.Outcome:
+        stream = map(convert, service.traffic.requests(service.seed, replicas))
+        traced = service.traffic.trace is not None
+        return simulate.simulate(rates, stream, max_batch=batch, chunk=0, count=None if traced else number, warmup=0 if traced else number // 10)
+
+    while True:
+        first = part(prefills, lambda request: request._replace(output=1), MOST_BATCH)
+        rest = part(decodes, lambda request: request._replace(cached=request.prompt), found.batch_limit)
+        ttft = (first.ttft.at(service.percentile) or 0) + transfer + (rest.ttft.at(service.percentile) or 0)
+        tpot = rest.tpot.at(service.percentile) or 0
+        if service.max_tpot_s is not None and tpot > service.max_tpot_s and decodes < 1000:
+            decodes += 1
+        elif service.max_ttft_s is not None and ttft > service.max_ttft_s and prefills < 1000 and decodes < 1000:
+            waits = (rest.ttft.at(service.percentile) or 0) > (first.ttft.at(service.percentile) or 0) - reading
+            prefills, decodes = prefills + (not waits), decodes + waits
+        else:
+            break
+    return {
+        "prefill_replicas": prefills,
+        "decode_replicas": decodes,
+        "prefill_devices": prefills * plan.ranks,
+        "decode_devices": decodes * plan.ranks,
+        "prefill_per_decode": f.pool_replicas(rate, reading, PREFILL_DERATE) / f.pool_replicas(rate, writing, DECODE_DERATE) if writing else None,
+        "transfer_bytes_per_request": moved,
+        "transfer_s": transfer,
+        "transfer_bytes_per_s": f.transfer_rate(rate, moved),
+        "ttft_s": ttft,
+        "tpot_s": tpot,
+        "met": (service.max_ttft_s is None or ttft <= service.max_ttft_s) and (service.max_tpot_s is None or tpot <= service.max_tpot_s),
+    }
+
+
+# ---- levers of a plan ---------------------------------------------------------------------------------------------
+
+
+def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> str | None:
+    """The change that lets a device serve most more requests within the same limits."""
+    base = replica(model, plan, service, sample)
+    if not base.max_rate:
+        return None
+    half = [request._replace(cached=max(request.cached, request.prompt // 2)) for request in sample]
+    options: list[tuple[str, Callable[[], Replica]]] = [("a prefix cache that holds half of each prompt", partial(replica, model, plan, service, half))]
+    if plan.kv.bits > 8:
+        options.append(("an fp8 KV cache", partial(replica, model, replace(plan, kv=formats.find("fp8", kv=True)), service, sample)))
+    if plan.weights.bits > 8:
+        options.append(("fp8 weights", partial(replica, model, replace(plan, weights=formats.find("fp8")), service, sample)))
+    if plan.device.link is not None and plan.tp < plan.device.devices_per_node and valid_tp(model, plan.tp * 2) is None:
+        options.append((f"tp {plan.tp * 2}", partial(replica, model, replace(plan, tp=plan.tp * 2), service, sample)))
+    gains = {}
+    for name, build in options:
+        try:
+            other = build()
+        except LlmcalcError:
+            continue
+        gains[name] = other.max_rate / other.plan.ranks / (base.max_rate / base.plan.ranks)
+    best = max(gains, key=lambda name: gains[name], default=None)
+    return None if best is None or gains[best] <= 1.005 else f"{best}: {gains[best]:.2f} times the requests per device"
+
+
+# ---- the plan -----------------------------------------------------------------------------------------------------
+
+
+def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bool = False) -> Estimate:
+    """The cheapest deployment (or the smallest, where a price is missing) that meets the limits; rows: all that were tried.
+
+    `fixed`: only the layouts given, else tensor parallelism of every size that a node has.
+    """
+    sample = service.traffic.sample()
+    rows: list[dict[str, Any]] = []
+    tried: list[Deployment] = []
+    warnings: list[str] = []
+    for base in layouts:
+        for option in [base] if fixed else candidates(model, base):
+            try:
+                row = size(model, option, service, sample)
+            except UsageError as problem:
+                warnings.append(f"{option.device.id}: {problem.message}")
+                continue
+            rows.append(row)
+            tried.append(option)
+    met = [index for index, row in enumerate(rows) if row.get("replicas")]
+    priced = bool(met) and all(rows[index]["usd_per_month"] is not None for index in met)
+    keys = ("devices", "replicas", "tp", "batch_limit", "utilization", "max_rate_per_replica", "mean_batch", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s",
+            "tpot_p50_s", "tpot_p95_s", "tpot_p99_s", "e2e_p95_s", "preemptions", "usd_per_hour", "usd_per_month", "usd_per_million_output_tokens", "binding")  # fmt: skip
+    results: dict[str, Any] = {"hardware": None, **dict.fromkeys(keys), "next_lever": None, "hours_per_month": HOURS_PER_MONTH}
+    if met:
+        chosen = min(met, key=lambda index: (rows[index]["usd_per_month"] if priced else 0, rows[index]["devices"]))
+        results |= {"hardware": rows[chosen]["hardware"]} | {key: rows[chosen][key] for key in keys}
+        results["next_lever"] = next_lever(model, tried[chosen], service, sample)
+        if results["next_lever"] is None:
+            warnings.append("next_lever: none of those tried lets a device serve more requests within the limits")
+        if not priced:
+            warnings.append("usd_per_month: not every device has a price, so the fewest devices were chosen")
+    else:
+        bindings = [row.get("binding") for row in rows]
+        results["binding"] = bindings[0] if len(set(bindings)) == 1 else None
+        warnings.insert(0, "no layout that was tried meets the limits: the rows say why, and all figures are null")
+    limits = [
+        f"{name} at p{service.percentile * 100:g} at most {limit:g} s" for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s)) if limit is not None
+    ]
+    profile = serving.Profile.of(sample)
+    return Estimate(
+        results,
+        _figures(model, tried[chosen], service, sample) if met else {},
+        rows=tuple(rows),
+        inputs={"rate": service.traffic.rate, "mean_prompt_tokens": profile.prompt, "mean_output_tokens": profile.output, "mean_context_tokens": profile.context},
+        assumptions=(
+            *service.traffic.notes,
+            "; ".join(limits) or "no limit on TTFT or TPOT: give --max-ttft and --max-tpot",
+            f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (--mfu, --mbu)",
+            f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
+            f"each replica is simulated with its share of the requests, dealt {'in turn' if service.traffic.trace else 'at random'}; seed {service.seed}",
+            f"kept below {service.max_utilization:.0%} of saturation; {HOURS_PER_MONTH} hours a month",
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _figures(model: Model, layout_: Deployment, service: Service, sample: list[Request]) -> dict[str, Figure]:
+    """The closed form behind the highest rate, as a derivation."""
+    found = replica(model, layout_, service, sample)
+    kv_s = found.profile.kv_s(found.rates)
+    share = Figure("token_s", serving.token_share_s(found.rates, kv_s, found.batch_limit), "s", f"a step of {found.batch_limit} sequences, per token")
+    added = Figure("prefill_s", found.profile.prompt_s(found.rates, service.chunk, found.batch_limit)[0], "s", "what a prompt adds to a decoding batch, on average")
+    tokens = Figure("output_tokens", max(found.profile.output - 1, 0), "tokens", "--output-tokens, less the first")
+    return {"max_rate_per_replica": queueing.max_rate.of(as_name="max_rate_per_replica", prefill_s=added, output_tokens=tokens, token_s=share)}
+
+
+def kinds(prompt: int, output: int, cached: int = 0, reasoning: int = 0, prompt_cv: float = 0, output_cv: float = 0) -> tuple[Kind, ...]:
+    """Requests of one kind; reasoning tokens are written before the answer and paid like it."""
+    return (Kind(prompt, output + reasoning, cached, prompt_cv=prompt_cv, output_cv=output_cv),)
+
+
+def load_test(found: Replica, service: Service, replicas: int, rates: list[float]) -> list[dict[str, Any]]:
+    """What to expect at each rate of the whole deployment."""
+    rows = []
+    for rate in rates:
+        outcome = run(found, replace(service, traffic=replace(service.traffic, rate=rate)), replicas)
+        rows.append(
+            {
+                "rate": rate,
+                "utilization": rate / replicas / found.max_rate,
+                "concurrency": outcome.mean_batch * replicas,
+                **{f"{name}_p{int(share * 100)}_s": getattr(outcome, name).at(share) for name in ("ttft", "tpot", "e2e") for share in (0.5, 0.95, 0.99)},
+                "output_tokens_per_s": rate * found.profile.output,
+            }
+        )
+    return rows
+
+
+
+
+def compared(predicted: list[dict[str, Any]], measured: list[dict[str, float]]) -> list[dict[str, Any]]:
+    """The measured figures beside the predicted ones, and by what share the prediction is off."""
+    rows = []
+    for index, row in enumerate(predicted):
+        merged = dict(row)
+        for key, value in (measured[index] if measured else {}).items():
+            if key == "rate":
+                continue
+            merged[f"measured_{key}"] = value
+            if row.get(key) is not None and value:
+                merged[f"{key.removesuffix('_s')}_error"] = row[key] / value - 1
+        rows.append(merged)
+    return rows
+
+
+def per_request(
+    estimate: Estimate, service: Service, success_rate: float | None, api: tuple[float, float] | None, reasoning: int
+) -> dict[str, Any]:
+    """What a request costs here, a task that succeeds, and from how many requests on an API at (input, output) USD per 1M is dearer."""
+    month = estimate.results["usd_per_month"]
+    per_month = service.traffic.rate * HOURS_PER_MONTH * 3600
+    each = None if month is None else month / per_month
+    found: dict[str, Any] = {"usd_per_request": each}
+    if success_rate is not None:
+        found["usd_per_successful_task"] = None if each is None else money.usd_per_successful_task(each, success_rate)
+    if reasoning:
+        output = estimate.inputs["mean_output_tokens"]
+        found["answer_starts_p50_s"] = estimate.results["ttft_p50_s"] + reasoning * estimate.results["tpot_p50_s"]
+        found["reasoning_usd_per_request"] = None if each is None else each * reasoning / output
+    if api is not None:
+        asked = money.api_usd_per_request(api[0], api[1], estimate.inputs["mean_prompt_tokens"], estimate.inputs["mean_output_tokens"])
+        found["api_usd_per_request"] = asked
+        found["api_usd_per_month"] = asked * per_month
+        if month is not None and asked:
+            even = money.break_even_requests(month, asked)
+            found |= {
+                "break_even_requests_per_month": even,
+                "break_even_rate": even / (HOURS_PER_MONTH * 3600),
+                "cheaper": "own devices" if month < asked * per_month else "the API",
+            }
+    return found

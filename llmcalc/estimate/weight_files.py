@@ -1,0 +1,192 @@
+"""The bytes of the files beside the computed ones, and what makes the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from llmcalc import gguf_config, safetensors
+from llmcalc.architecture import Model
+from llmcalc.errors import printable
+from llmcalc.estimate import Estimate
+from llmcalc.files import Files
+from llmcalc.model import weights as model_weights
+
+
+@dataclass(slots=True)
+class Held:
+    """What the files hold of one part of the model. `params` None: packed in a way that nothing explains."""
+
+    params: int | None = 0
+    bytes: int = 0
+    dtypes: dict[str, int] | None = None
+
+    def add(self, params: int | None, size: int, dtype: str) -> None:
+        """One tensor."""
+        self.params = None if params is None or self.params is None else self.params + params
+        self.bytes += size
+        self.dtypes = {**(self.dtypes or {}), dtype: (self.dtypes or {}).get(dtype, 0) + size}
+
+
+def no_parameters(files: Files) -> dict[str, str]:
+    """Kinds of tensors that are no parameters, in words."""
+    return gguf_config.NO_PARAMETERS if files.kind == "gguf" else safetensors.NO_PARAMETERS
+
+
+def by_part(files: Files, model: Model) -> dict[str, Held]:
+    """The tensors by the parts that the readers use, and by kinds of what is no parameter."""
+    depth = len(model.stack.layers)
+    names = {tensor.name for tensor in files.tensors}
+    bits = packed_bits(model.quantization)
+    arch = str(files.metadata.get("general.architecture", ""))
+
+    def kind(name: str) -> str:
+        return gguf_config.part(name, depth, arch) if files.kind == "gguf" else safetensors.part(name, depth)
+
+    counted = counts_balancing(model)
+    found: dict[str, Held] = {}
+    for tensor in files.tensors:
+        part = kind(tensor.name)
+        if part == "balancing bias" and counted:
+            part = "router"
+        params = tensor.elements if files.kind == "gguf" else safetensors.parameters(tensor, names, bits)
+        found.setdefault(part, Held()).add(0 if part in no_parameters(files) else params, tensor.bytes, tensor.dtype)
+    return found
+
+
+def counts_balancing(model: Model) -> bool:
+    """Whether the reader of this model takes the router's balancing bias for a parameter."""
+    return any(weight.name.endswith("e_score_correction_bias") for _, weight in model_weights(model))
+
+
+def packed_bits(quantization: Any) -> int | None:
+    """Bits of a value in packed words, as the checkpoint's quantisation says; the first number found wins."""
+    blocks = [quantization]
+    while blocks:
+        block = blocks.pop(0)
+        if isinstance(block, dict):
+            for key in ("bits", "num_bits", "w_bit"):
+                value = block.get(key)
+                if isinstance(value, int) and not isinstance(value, bool) and value in (1, 2, 3, 4, 5, 6, 8):
+                    return value
+            blocks += [
+                value for key, value in block.items() if key in ("quantization", "config_groups", "weights") or key.startswith("group_")
+            ]
+    return None
+
+
+def language_params(files: Files, model: Model) -> int | None:
+    """Parameters of the language model in the files, prediction modules and towers apart."""
+    apart = {*no_parameters(files), "mtp", "vision", "audio", "projector"}
+    sizes = [held.params for part, held in by_part(files, model).items() if part not in apart]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def check(files: Files, model: Model) -> tuple[str, ...]:
+    """A warning where the tensors of a GGUF file hold other parameters than the reader counts."""
+    found = language_params(files, model)
+    computed = sum(layers * weight.params for layers, weight in model_weights(model))
+    if found is None or found == computed:
+        return ()
+    copy = model.stack.vocab * model.stack.embedding[0].columns
+    why = " (a stored copy of the tied head)" if found - computed == copy and model.stack.tied else ""
+    return (f"the file's tensors hold {found:,} parameters of the language model and its metadata describes {computed:,}{why}",)
+
+
+def compare(files: Files, model: Model, computed: Estimate) -> Estimate:
+    """By part: parameters and bytes in the files beside the computed ones; the differences sum to the whole difference."""
+    held = by_part(files, model)
+    rows = {str(row["part"]): dict(row) for row in computed.rows}
+    loose = no_parameters(files)
+    differences: list[dict[str, Any]] = []
+
+    def differ(reason: str, size: float) -> None:
+        if abs(size) >= 0.5:  # averages of bits leave a millionth of a byte
+            differences.append({"reason": reason, "bytes": round(size)})
+
+    unlike: list[str] = []
+    for part in [*rows, *(name for name in held if name not in rows)]:
+        row, own = rows.get(part), held.get(part, Held())
+        if part in loose:
+            differ(loose[part], own.bytes)
+        elif part == "mtp":
+            differ("multi-token-prediction layers, which the total leaves out", own.bytes)
+        elif part == "head" and row is None and model.stack.tied:
+            differ("a stored copy of the tied head", own.bytes)
+        elif row is None or row.get("bytes") is None or own.params != row["params"]:
+            unlike.append(part)
+        else:
+            differ(f"{part}: stored as {formats(own)}", own.bytes - row["bytes"])
+    params = sum((held[part].params or 0 if part in held else 0) - (rows[part]["params"] if part in rows else 0) for part in unlike)
+    packed = any(held[part].params is None for part in unlike if part in held)
+    size = sum((held[part].bytes if part in held else 0) - ((rows[part]["bytes"] or 0) if part in rows else 0) for part in unlike)
+    if unlike and params == 0 and not packed:
+        differ(f"{', '.join(unlike)}: the same parameters, divided otherwise", size)
+    else:
+        for part in unlike:
+            differ(*_other(part, held.get(part), rows.get(part)))
+    mtp = sum(weight.params for weight in model.stack.mtp)
+    table = [_row(part, rows.get(part), held.get(part), loose) for part in [*rows, *(name for name in held if name not in rows)]]
+    dtypes: dict[str, int] = {}
+    for own in held.values():
+        for dtype, number in (own.dtypes or {}).items():
+            dtypes[dtype] = dtypes.get(dtype, 0) + number
+    counted = [own.params for part, own in held.items() if part not in loose]
+    total = None if None in counted else sum(number for number in counted if number is not None)
+    warnings = list(files.notes)
+    if total is None:
+        warnings.append("file_params: packed words, and nothing says how many values are in one")
+    if mtp and "mtp" not in held:
+        warnings.append("the files hold no multi-token-prediction layers, though the config names some")
+    weight_bytes = computed.results["weight_bytes"]
+    extras = [{"name": name, "bytes": number, "why": why} for name, number, why in files.extras]
+    return Estimate(
+        results={
+            "file_bytes": files.file_bytes,
+            "file_tensor_bytes": files.tensor_bytes,
+            "file_count": len(files.files),
+            "file_params": total,
+            "file_bits_per_weight": files.tensor_bytes * 8 / total if total else None,
+            "file_bytes_by_dtype": dict(sorted(dtypes.items(), key=lambda pair: -pair[1])),
+            "file_difference_bytes": None if weight_bytes is None else round(files.tensor_bytes - weight_bytes),
+            "file_differences": sorted(differences, key=lambda one: -abs(one["bytes"])),
+            "extra_files": extras,
+        },
+        figures={},
+        rows=tuple(table),
+        inputs={},
+        assumptions=(),
+        warnings=tuple(warnings),
+    )
+
+
+def _other(part: str, own: Held | None, row: dict[str, Any] | None) -> tuple[str, float]:
+    """A part whose parameters differ, in words and bytes."""
+    size = (own.bytes if own else 0) - ((row["bytes"] or 0) if row else 0)
+    if own is None:
+        return f"{part}: not in the files", size
+    if row is None:
+        return f"{part}: not in the config", size
+    if own.params is None:
+        return f"{part}: packed words", size
+    more = own.params - row["params"]
+    if not more:
+        return f"{part}: stored as {formats(own)}", size
+    return f"{part}: {abs(more):,} parameters {'more' if more > 0 else 'fewer'} than computed", size
+
+
+def formats(own: Held) -> str:
+    """The dtypes of a part, most bytes first."""
+    ordered = sorted((own.dtypes or {}).items(), key=lambda pair: -pair[1])
+    return ", ".join(printable(name, 20) for name, _ in ordered[:6]) + (" …" if len(ordered) > 6 else "")
+
+
+def _row(part: str, row: dict[str, Any] | None, own: Held | None, loose: Iterable[str]) -> dict[str, Any]:
+    base = row or {"part": part, "params": 0, "active_params": 0, "bytes": 0}
+    return {
+        **base,
+        "file_params": 0 if own is None or part in loose else own.params,
+        "file_bytes": own.bytes if own else 0,
+        "file_dtypes": formats(own) if own else "",
+    }
