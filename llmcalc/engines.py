@@ -1,6 +1,7 @@
-"""The table of engine memory policies: what share of a device an engine uses and how it rounds.
+"""The table of engine memory policies: what share of a device an engine uses, what it holds beside weights, how it rounds.
 
-`napkin` is the course notes' policy: the nominal size in decimal bytes, all of it, nothing rounded.
+`napkin` is the course notes' policy: the nominal size in decimal bytes, all of it, nothing rounded. The others count the
+driver's size. A release that changed the rules has a row of its own: `vllm@0.11` takes the newest row that is not younger.
 """
 
 from __future__ import annotations
@@ -9,31 +10,152 @@ from dataclasses import dataclass
 
 from llmcalc.errors import UsageError, close_matches, printable
 
+MIB, GIB = 2**20, 2**30
+DRIVER_BYTES, DRIVER_SHARE = 0.36 * GIB, 0.0022
+"""What NVIDIA's driver keeps of the size that nvidia-smi prints: 79.18 GiB of 79.65 (H100), 23.58 of 24 (3090), 94.97 of 95.59."""
+LARGE_BYTES = 70 * GIB
+"""From here on a device counts as large for vLLM's defaults; an A100 never does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One policy. `block_tokens`: a sequence's cache is rounded up to it. `nominal`: decimal size instead of the driver's."""
+    """One policy. Sizes are per device [B], `batched` and `sequences` are (small device, large device)."""
 
     name: str
     nominal: bool = True
+    """The decimal size instead of the driver's."""
     utilization: float = 1.0
+    of_free: bool = False
+    """The share applies to what weights and buffers leave free."""
+    static: bool = False
+    """SGLang's rule makes the share."""
     block_tokens: int = 1
+    windows: str = "ideal"
+    """What a window layer is charged: ideal, step (window - 1 + a step), cells (window + micro-batch), share (of all tokens), full."""
+    grouped: bool = False
+    """Layers in groups of equal size whose blocks have equal bytes."""
+    state_blocks: int = 1
+    """State blocks that a sequence takes, of which one is in use."""
+    state_ratio: float = 0
+    """States get ratio / (1 + ratio) of the pool."""
+    whole_layers: bool = False
+    """Several devices share a model layer by layer, so that no cache is replicated."""
+    batched: tuple[int, int] = (1, 1)
+    """Tokens of a step; 0: a whole context."""
+    sequences: tuple[int, int] = (1, 1)
+    logit_bytes: float = 0
+    """The sampler's peak per logit."""
+    keeps_workspaces: bool = False
+    graphs: bool = False
+    """CUDA graphs are taken from the budget."""
+    other_bytes: tuple[float, float] = (0, 0)
+    """Context, communication, margin: (one device, several)."""
+    packed: bool = False
+    """Sparse MLA in fp8 is 656 B per token and layer; its indexer takes 132 B in any format."""
+    conv_fp32: bool = False
+    log_groups: bool = False
+    """The logged cache size divides the blocks by the groups instead of multiplying the concurrency."""
+    vendors: tuple[str, ...] = ()
+    """Whose devices it runs on; empty: anybody's."""
     source: str = ""
 
+    @property
+    def family(self) -> str:
+        """The name without the release."""
+        return self.name.partition("@")[0]
 
-ENGINES: dict[str, Engine] = {
-    "napkin": Engine("napkin", source="the nominal size, no reserve: an upper bound that no engine reaches"),
-}
+
+def _vllm(name: str, source: str, **facts: object) -> Engine:
+    base: dict[str, object] = {
+        "nominal": False, "utilization": 0.9, "block_tokens": 16, "windows": "step", "grouped": True, "packed": True,
+        "batched": (2048, 8192), "sequences": (256, 1024), "logit_bytes": 38, "other_bytes": (0.13 * GIB, 0.54 * GIB),
+        "log_groups": True, "vendors": ("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
+    }  # fmt: skip
+    return Engine(name, source=source, **(base | facts))  # type: ignore[arg-type]
+
+
+_RECENT = {"logit_bytes": 14, "keeps_workspaces": True, "state_blocks": 2}
+_ROWS = (
+    Engine("napkin", source="the nominal size, no reserve: an upper bound that no engine reaches"),
+    _vllm(
+        "vllm",
+        "vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share 0.92 and graphs in the budget by start-up logs",
+        utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.95 * GIB), **_RECENT,
+    ),
+    _vllm(
+        "vllm@0.16",
+        "vLLM 0.16 to 0.21: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
+        other_bytes=(0.27 * GIB, 2.10 * GIB), **_RECENT,
+    ),
+    _vllm("vllm@0.8", "vLLM 0.8 to 0.15 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md"),
+    _vllm(
+        "vllm@0.4",
+        "vLLM before 0.8 (V0), without chunked prefill: vllm-project/vllm issue 10517",
+        batched=(0, 0), sequences=(256, 256), windows="full", grouped=False,
+    ),
+    Engine(
+        "sglang",
+        nominal=False, static=True, utilization=0.88, windows="share", state_ratio=0.9, state_blocks=3, packed=True,
+        batched=(2048, 8192), sequences=(24, 256), other_bytes=(0.5 * GIB, 0.5 * GIB), vendors=("NVIDIA", "AMD", "Huawei"),
+        source="sgl-project/sglang srt/server_args.py @469c63e: memory settings, swa_full_tokens_ratio, mamba_full_memory_ratio",
+    ),
+    Engine(
+        "llama.cpp",
+        nominal=False, block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), logit_bytes=4,
+        other_bytes=(1.1 * GIB, 1.1 * GIB),
+        source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp; llama_params_fit keeps 1024 MiB free; compute buffer of a micro-batch's logits by logs",
+    ),
+    Engine(
+        "trt-llm",
+        nominal=False, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
+        logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB), vendors=("NVIDIA",),
+        source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, tokens_per_block, max_num_tokens; buffers estimated",
+    ),
+    Engine(
+        "ollama",
+        nominal=False, block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), logit_bytes=4,
+        other_bytes=(0.55 * GIB, 0.55 * GIB),
+        source="ollama/ollama issues 10911 and 9246: every slot of OLLAMA_NUM_PARALLEL holds a whole context; 457 MiB kept free",
+    ),
+    Engine(
+        "mlx",
+        nominal=False, block_tokens=256, batched=(2048, 2048), logit_bytes=4, other_bytes=(0.25 * GIB, 0.25 * GIB), vendors=("Apple",),
+        source="ml-explore/mlx-lm models/cache.py: caches grow by 256 tokens; Metal's default limit of the unified memory",
+    ),
+)  # fmt: skip
+ENGINES: dict[str, Engine] = {row.name: row for row in _ROWS}
+_OTHER_NAMES = {
+    "llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "llama-server": "llama.cpp", "trtllm": "trt-llm", "tensorrt-llm": "trt-llm",
+    "mlx-lm": "mlx",
+}  # fmt: skip
+
+
+def names() -> list[str]:
+    """The engines, without the rows of older releases."""
+    return [name for name in ENGINES if "@" not in name]
 
 
 def find(name: str) -> Engine:
-    """The policy of that name. Errors: unknown-engine."""
-    row = ENGINES.get(name.strip().lower())
-    if row is None:
-        near = close_matches(name, ENGINES)
+    """The policy of that name, or `name@release`. Errors: unknown-engine."""
+    plain, at, release = name.strip().lower().replace("==", "@").partition("@")
+    plain = _OTHER_NAMES.get(plain, plain)
+    row = ENGINES.get(plain)
+    if row is None or (at and plain == "napkin"):
+        near = close_matches(plain, names())
         raise UsageError(
             "unknown-engine",
             f"{printable(name, 40)!r} is not an engine that llmcalc knows",
-            f"did you mean {near[0]}?" if near else f"known: {', '.join(ENGINES)}",
+            f"did you mean {near[0]}?" if near and row is None else f"known: {', '.join(names())}",
         )
-    return row
+    return _release(row, release) if at else row
+
+
+def _release(row: Engine, text: str) -> Engine:
+    parts = text.removeprefix("v").split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < 5 for part in parts[:2]):
+        raise UsageError("unknown-engine", f"{printable(text, 20)!r} is not a release of {row.name}", f"write it like {row.name}@0.11")
+    asked = tuple(int(part) for part in (*parts, "0")[:2])
+    older = [other for other in ENGINES.values() if other.family == row.name and "@" in other.name]
+    if not older or asked >= (0, 22):
+        return row
+    return next((other for other in older if tuple(int(part) for part in other.name.partition("@")[2].split(".")) <= asked), older[-1])

@@ -98,12 +98,12 @@ def model_line(model: Model) -> str:
     """Which file the figures come from."""
     words = {"hub": "from the Hub", "hub-cache": "from the Hub's cache", "file": "from a file", "stdin": "from stdin"}
     parts = [model.model_type, words.get(model.source, model.source)]
-    if model.revision:
-        parts.append(f"revision {model.revision[:12]}")
-    elif str(model.facts.get("source", "")).startswith("reconstructed"):
+    if str(model.facts.get("source", "")).startswith("reconstructed"):
         parts.append("reconstructed (--refresh reads the Hub's)")
-    elif model.facts.get("date"):
-        parts.append(f"as of {model.facts['date']}")
+    elif model.revision and model.revision == model.facts.get("date"):
+        parts.append(f"as of {model.revision}")
+    elif model.revision:
+        parts.append(f"revision {model.revision[:12]}")
     return " · ".join(parts)
 
 

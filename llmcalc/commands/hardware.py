@@ -11,13 +11,13 @@ from llmcalc.present import Column, Fact, Report
 
 LIST = (
     Column("hardware", "device"),
-    Column("vendor", "vendor"),
+    Column("vendor", "vendor", rank=5),
     Column("memory_bytes", "memory", "GB"),
     Column("bandwidth_bytes_per_s", "bandwidth", "B/s"),
-    Column("bf16_flops_per_s", "16-bit", "FLOP/s"),
-    Column("fp8_flops_per_s", "fp8", "FLOP/s"),
-    Column("power_w", "power", "W"),
-    Column("usd_per_hour", "$/h", "usd"),
+    Column("bf16_flops_per_s", "16-bit", "FLOP/s", rank=1),
+    Column("fp8_flops_per_s", "fp8", "FLOP/s", rank=3),
+    Column("power_w", "power", "W", rank=4),
+    Column("usd_per_hour", "$/h", "usd", rank=2),
 )
 Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only devices whose id, name or vendor contains this text.")]
 
@@ -71,12 +71,20 @@ def show(
     found = devices.load(device)
     price = found.price()
     rows = [
-        {"label": fact.label, "value": fact.value, "unit": fact.unit, "shown": _in_words(fact.value, fact.unit), "remark": fact.remark, "source": fact.source, "date": fact.date}
+        {
+            "label": fact.label,
+            "value": fact.value,
+            "unit": fact.unit,
+            "shown": _in_words(fact.label, fact.value, fact.unit),
+            "remark": fact.remark,
+            "source": fact.source,
+            "date": fact.date,
+        }
         for fact in devices.facts(found)
     ]
     facts = (
         Fact("id", "id", found.id),
-        Fact("name", "name", found.name),
+        Fact("name", "name", found.name, shown=False),
         Fact("vendor", "vendor", found.vendor),
         Fact("class", "class", found.device_class),
         Fact("price_usd_per_hour", "price", price.usd_per_hour, "usd/h", note=price.text),
@@ -94,20 +102,24 @@ def show(
             Column("value", "value", shown=False),
             Column("unit", "unit", shown=False),
             Column("shown", "value"),
-            Column("remark", "remark"),
-            Column("date", "date"),
-            Column("source", "source"),
+            Column("remark", "remark", rank=2),
+            Column("date", "date", rank=1),
+            Column("source", "source", rank=1),
         ),
         rows=tuple(rows),
-        assumptions=found.notes,
+        remarks=found.notes,
     )
     c.emit(report, format=format, json=json, output=output, explain=False)
 
 
-def _in_words(value: float, unit: str) -> str:
+def _in_words(label: str, value: float, unit: str) -> str:
+    """A vendor's size is decimal, a driver's binary; years and fractions are plain."""
     from llmcalc.present import shown
 
-    return shown(value, {"bytes": "B", "bytes/s": "B/s", "flop/s": "FLOP/s", "w": "W", "usd/h": "usd/h", "usd": "usd"}.get(unit, unit))
+    if unit == "year":
+        return f"{value:.0f}"
+    units = {"USD": "usd", "USD/h": "usd/h", "of peak": "percent"}
+    return shown(value, "GB" if label == "memory.nominal" else units.get(unit, unit)) + (" / h" if unit == "USD/h" else "")
 
 
 def check(

@@ -14,11 +14,11 @@ from llmcalc.present import Column, Fact, Report
 
 COLUMNS = (
     Column("model", "model"),
-    Column("architecture", "architecture"),
-    Column("params", "parameters", "params"),
-    Column("active_params", "active", "params"),
-    Column("kv_bytes_per_token", "KV per token", "B/token"),
-    Column("max_context_tokens", "longest context", "tokens"),
+    Column("architecture", "architecture", rank=4),
+    Column("params", "parameters", "params", rank=1),
+    Column("active_params", "active", "params", rank=3),
+    Column("kv_bytes_per_token", "KV/token", "B/token"),
+    Column("max_context_tokens", "context", "tokens", rank=2),
 )
 Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids that contain this text.")]
 Reference = Annotated[str, typer.Argument(metavar="MODEL", help="A bundled id, a Hub id, a file or -.")]
@@ -88,21 +88,25 @@ def show(
     ]
     facts = (
         Fact("layers", "layers", len(stack.layers)),
-        Fact("pattern", "pattern", pattern),
+        Fact("pattern", "pattern", pattern, shown=False),
         Fact("hidden_size", "hidden size", stack.hidden),
         Fact("vocab_size", "vocabulary", stack.vocab),
         Fact("tied_embeddings", "head shares the embedding", stack.tied),
         Fact("dtype", "dtype", found.dtype),
         Fact("language_params", "language model", memory.language_params(found), "params"),
         Fact("max_context_tokens", "longest context", found.max_context, "tokens"),
-        Fact("source", "config from", found.facts.get("source", found.source)),
-        Fact("date", "as of", found.facts.get("date")),
+        Fact("source", "config from", found.facts.get("source", found.source), shown=False),
+        Fact("date", "as of", found.facts.get("date"), shown=False),
     )
     report = Report(
         command="models",
         title=found.id,
         model=c.model_header(found),
-        header=(c.model_line(found),),
+        header=(
+            c.model_line(found),
+            f"layers: {pattern}",
+            *((f"config: {found.facts['source']}",) if found.facts.get("source") else ()),
+        ),
         facts=facts,
         columns=(
             Column("layers", "layers"),

@@ -263,15 +263,15 @@ def _warnings(
         few = search.compare(replace(space, candidates=tuple(out[:4])), 1, None)
         told = "; ".join(f"{row['hardware']} {row['why']}" for row in few)
         yield f"{len(out)} of {s.counted(len(space.candidates))} cannot hold one sequence: {told}" + ("; …" if len(out) > 4 else "")
+    by_cost = up.key.startswith("usd")
     unpriced = sorted({one.device.id for one in space.candidates if one.usd_per_hour is None and one.device.id in held})
     if unpriced:
-        few_names = ", ".join(unpriced[:4]) + (", …" if len(unpriced) > 4 else "")
-        effect = "left out" if up.key.startswith("usd") else "never chosen"
-        more = "; --y tokens_per_s_per_device needs none" if not rows and up.key.startswith("usd") else ""
-        yield f"no price is recorded for {few_names}: {s.counted(len(unpriced))} {effect}; --price gives one{more}"
+        more = "; --y tokens_per_s_per_device needs none" if by_cost and not rows else ""
+        effect = "left out" if by_cost else "never chosen"
+        yield f"no price is recorded for {_few(unpriced)}: {s.counted(len(unpriced))} {effect}; --price gives one{more}"
     unpowered = sorted({one.device.id for one in space.candidates if one.device.power_w is None})
     if unpowered and up.key.startswith("energy"):
-        yield f"no power is recorded for {', '.join(unpowered[:4])}{', …' if len(unpowered) > 4 else ''}: {s.counted(len(unpowered))} left out"
+        yield f"no power is recorded for {_few(unpowered)}: {s.counted(len(unpowered))} left out"
     if best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
         excess, place = swept.closest
         row = search.row(space, *search.trace(space, swept, place))
@@ -281,12 +281,16 @@ def _warnings(
             yield f"chosen: {_in_words(row)} holds the limits, but nothing that does has a price"
     elif best is None and held:
         yield "chosen: nothing that fits has a price"
-    for name, row in marked.items():
-        if row is None and held:
+    for name, marked_row in marked.items():
+        if marked_row is None and held:
             yield f"marks: nothing with a price has a TPOT of {units.seconds(asked[name])} or less for {name}"
     if space.model.towers is None:
         yield "the towers are not counted: their shape is not read"
     yield from space.model.notes
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
 
 def _misses(row: dict[str, Any], limits: search.Limits) -> str:

@@ -168,27 +168,28 @@ def plan(
         rows = tuple(estimator.compared(estimator.load_test(one, service, number, rates), tested))
         columns = _LOAD_TEST if not tested else _COMPARED
         extra |= {"load_test_replicas": number}
+    met = r["devices"] is not None
     facts = (
-        Fact("hardware", "device", r["hardware"]),
-        Fact("devices", "devices", r["devices"]),
-        Fact("replicas", "  replicas", r["replicas"]),
-        Fact("tp", "  tp of each", r["tp"]),
-        Fact("usd_per_month", "cost per month", r["usd_per_month"], "usd", note=f"{r['hours_per_month']} hours"),
-        Fact("usd_per_hour", "  per hour", r["usd_per_hour"], "usd/h"),
-        Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd", note="everything charged to the output"),
-        Fact("utilization", "load", r["utilization"], "percent", note="of the highest rate a replica sustains"),
-        Fact("max_rate_per_replica", "highest rate of a replica", r["max_rate_per_replica"], note="requests/s, at saturation"),
-        Fact("batch_limit", "batch limit", r["batch_limit"], note="sequences of a replica"),
-        Fact("mean_batch", "  mean batch", r["mean_batch"]),
-        *(Fact(f"{name}_p{p}_s", f"{name.upper()} p{p}", r[f"{name}_p{p}_s"], "s") for name in ("ttft", "tpot") for p in (50, 95, 99)),
-        Fact("e2e_p95_s", "whole request p95", r["e2e_p95_s"], "s"),
+        Fact("hardware", "device", r["hardware"], shown=met),
+        Fact("devices", "devices", r["devices"], shown=met),
+        Fact("replicas", "  replicas", r["replicas"], shown=met),
+        Fact("tp", "  tp of each", r["tp"], shown=met),
+        Fact("usd_per_month", "cost per month", r["usd_per_month"], "usd", met, note=f"{r['hours_per_month']} hours"),
+        Fact("usd_per_hour", "  per hour", r["usd_per_hour"], "usd/h", met),
+        Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd", met, note="everything charged to the output"),
+        Fact("utilization", "load", r["utilization"], "percent", met, note="of the highest rate a replica sustains"),
+        Fact("max_rate_per_replica", "highest rate of a replica", r["max_rate_per_replica"], "", met, note="requests/s, at saturation"),
+        Fact("batch_limit", "batch limit", r["batch_limit"], "", met, note="sequences of a replica"),
+        Fact("mean_batch", "  mean batch", r["mean_batch"], "", met),
+        *(Fact(f"{name}_p{p}_s", f"{name.upper()} p{p}", r[f"{name}_p{p}_s"], "s", met) for name in ("ttft", "tpot") for p in (50, 95, 99)),
+        Fact("e2e_p95_s", "whole request p95", r["e2e_p95_s"], "s", met),
         Fact("preemptions", "preemptions", r["preemptions"], shown=bool(r["preemptions"])),
         Fact("binding", "binding", r["binding"], note=_BINDING.get(r["binding"] or "", "")),
-        Fact("next_lever", "next lever", r["next_lever"]),
+        Fact("next_lever", "next lever", r["next_lever"], "", met, note=f"{r['next_lever_gain']:.2f} times the requests per device" if r["next_lever"] else ""),
+        Fact("next_lever_gain", "gain of the next lever", r["next_lever_gain"], shown=False),
         Fact("hours_per_month", "hours per month", r["hours_per_month"], shown=False),
         *(Fact(key, _LABELS[key][0], value, _LABELS[key][1], value is not None) for key, value in extra.items()),
     )
-    met = r["devices"] is not None
     report = Report(
         command="plan",
         title=f"{found.id}: " + (f"{r['devices']} × {r['hardware']}" + (f" in {r['replicas']} replicas" if r["replicas"] > 1 else "") if met else "NO DEPLOYMENT MEETS THE LIMITS"),

@@ -204,13 +204,16 @@ def report(found: list[Question], inputs: dict[str, Any], warnings: tuple[str, .
         Fact("topics", "topics in the bank", quiz.topics()),
     )
     columns = tuple(column for column in COLUMNS if not flat or column.key not in ("tolerances", "slips", "worked"))
+    rows = [_row(number, question) for number, question in enumerate(found, 1)]
+    if flat:
+        rows = [{**row, "choices": " | ".join(row["choices"])} for row in rows]
     return Report(
         command="quiz",
         title=f"Quiz, seed {inputs['seed']}",
         inputs=inputs,
         facts=() if flat else facts,
         columns=columns,
-        rows=tuple(_row(number, question) for number, question in enumerate(found, 1)),
+        rows=tuple(rows),
         warnings=warnings,
     )
 

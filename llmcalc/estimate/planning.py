@@ -17,6 +17,7 @@ from llmcalc.formulas import money, queueing
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment
 from llmcalc.traffic import Kind, Request, Traffic
+from llmcalc.units import seconds
 
 HOURS_PER_MONTH = 730
 MOST_BATCH = 1024  # max_num_seqs of vLLM on large devices
@@ -100,14 +101,14 @@ def candidates(model: Model, plan: Deployment) -> Iterator[Deployment]:
         tp *= 2
 
 
-def run(found: Replica, service: Service, replicas: int, seed: int = 0, count: int | None = None) -> simulate.Outcome:
+def run(found: Replica, service: Service, replicas: int, seed: int = 0, count: int | None = None, batch: int | None = None) -> simulate.Outcome:
     """Simulate one of `replicas` replicas, among which requests are dealt at random."""
     number = count or service.simulated
     traced = service.traffic.trace is not None
     return simulate.simulate(
         found.rates,
         service.traffic.requests(service.seed + seed, replicas),
-        max_batch=found.batch_limit,
+        max_batch=batch or found.batch_limit,
         chunk=service.chunk,
         count=None if traced else number,
         warmup=0 if traced else max(number // 10, min(number, 3 * found.batch_limit)),
@@ -147,7 +148,7 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
     found = replica(model, plan, service, sample)
     row["batch_limit"] = found.batch_limit
     if found.batch_limit == 0:
-        reason = "does not fit" if found.memory_batch == 0 else f"TPOT of one sequence is {found.rates.fixed_s(1) + found.profile.kv_s(found.rates):.4g} s"
+        reason = "does not fit" if found.memory_batch == 0 else f"TPOT of one sequence is {seconds(found.rates.fixed_s(1) + found.profile.kv_s(found.rates))}"
         return row | {"why": reason, "binding": "memory" if found.memory_batch == 0 else "tpot"}
     least = max(1, math.ceil(service.traffic.rate / (found.max_rate * service.max_utilization)))
     if least > MOST_REPLICAS:
@@ -166,7 +167,7 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
     alone = run(found, replace(service, traffic=replace(service.traffic, rate=found.max_rate * 0.01)), 1, count=300) if service.traffic.trace is None else None
     if alone is not None and (why := violated(alone, service)) is not None:
         value = (alone.ttft if why == "ttft" else alone.tpot).at(service.percentile)
-        return row | {"why": f"{why.upper()} is {value:.4g} s even without load", "binding": why}
+        return row | {"why": f"{why.upper()} is {seconds(value or 0)} even without load", "binding": why}
     replicas, reason = smallest(least, check)
     if replicas is None:
         return row | {"why": f"{(reason or 'limit').upper()} is not met at any number of replicas", "binding": reason}
@@ -261,15 +262,15 @@ def pools(model: Model, plan: Deployment, service: Service, sample: list[Request
 # ---- levers of a plan ---------------------------------------------------------------------------------------------
 
 
-def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> str | None:
-    """The change that lets a device serve most more requests within the same limits."""
+def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> tuple[str, float] | None:
+    """The change that lets a device serve most more requests within the same limits, and how many times as many."""
     base = replica(model, plan, service, sample)
     if not base.max_rate:
         return None
     half = [request._replace(cached=max(request.cached, request.prompt // 2)) for request in sample]
-    options: list[tuple[str, Callable[[], Replica]]] = [("a prefix cache that holds half of each prompt", partial(replica, model, plan, service, half))]
+    options: list[tuple[str, Callable[[], Replica]]] = [("prefix cache for half of the prompt", partial(replica, model, plan, service, half))]
     if plan.kv.bits > 8:
-        options.append(("an fp8 KV cache", partial(replica, model, replace(plan, kv=formats.find("fp8", kv=True)), service, sample)))
+        options.append(("fp8 KV cache", partial(replica, model, replace(plan, kv=formats.find("fp8", kv=True)), service, sample)))
     if plan.weights.bits > 8:
         options.append(("fp8 weights", partial(replica, model, replace(plan, weights=formats.find("fp8")), service, sample)))
     if plan.device.link is not None and plan.tp < plan.device.devices_per_node and valid_tp(model, plan.tp * 2) is None:
@@ -282,7 +283,7 @@ def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Re
             continue
         gains[name] = other.max_rate / other.plan.ranks / (base.max_rate / base.plan.ranks)
     best = max(gains, key=lambda name: gains[name], default=None)
-    return None if best is None or gains[best] <= 1.005 else f"{best}: {gains[best]:.2f} times the requests per device"
+    return None if best is None or gains[best] <= 1.005 else (best, gains[best])
 
 
 # ---- the plan -----------------------------------------------------------------------------------------------------
@@ -310,12 +311,14 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
     priced = bool(met) and all(rows[index]["usd_per_month"] is not None for index in met)
     keys = ("devices", "replicas", "tp", "batch_limit", "utilization", "max_rate_per_replica", "mean_batch", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s",
             "tpot_p50_s", "tpot_p95_s", "tpot_p99_s", "e2e_p95_s", "preemptions", "usd_per_hour", "usd_per_month", "usd_per_million_output_tokens", "binding")  # fmt: skip
-    results: dict[str, Any] = {"hardware": None, **dict.fromkeys(keys), "next_lever": None, "hours_per_month": HOURS_PER_MONTH}
+    results: dict[str, Any] = {"hardware": None, **dict.fromkeys(keys), "next_lever": None, "next_lever_gain": None, "hours_per_month": HOURS_PER_MONTH}
     if met:
         chosen = min(met, key=lambda index: (rows[index]["usd_per_month"] if priced else 0, rows[index]["devices"]))
         results |= {"hardware": rows[chosen]["hardware"]} | {key: rows[chosen][key] for key in keys}
-        results["next_lever"] = next_lever(model, tried[chosen], service, sample)
-        if results["next_lever"] is None:
+        lever = next_lever(model, tried[chosen], service, sample)
+        if lever is not None:
+            results["next_lever"], results["next_lever_gain"] = lever
+        else:
             warnings.append("next_lever: none of those tried lets a device serve more requests within the limits")
         if not priced:
             warnings.append("usd_per_month: not every device has a price, so the fewest devices were chosen")
@@ -324,7 +327,7 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         results["binding"] = bindings[0] if len(set(bindings)) == 1 else None
         warnings.insert(0, "no layout that was tried meets the limits: the rows say why, and all figures are null")
     limits = [
-        f"{name} at p{service.percentile * 100:g} at most {limit:g} s" for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s)) if limit is not None
+        f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}" for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s)) if limit is not None
     ]
     profile = serving.Profile.of(sample)
     return Estimate(
@@ -412,7 +415,7 @@ def per_request(
         found["api_usd_per_request"] = asked
         found["api_usd_per_month"] = asked * per_month
         if month is not None and asked:
-            even = money.break_even_requests(month, asked)
+            even = math.ceil(money.break_even_requests(month, asked))
             found |= {
                 "break_even_requests_per_month": even,
                 "break_even_rate": even / (HOURS_PER_MONTH * 3600),

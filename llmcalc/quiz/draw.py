@@ -246,7 +246,9 @@ class Draw:
         key = self.template.key
         wrong = {name: value for name, value in (slips or {}).items() if value}
         if unit in ("B", "B/token"):
-            wrong |= {"slip.bits": answer * 8, "slip.gib": answer / 2**30 * 1e9, "slip.gb": answer * 2**30 / 1e9}
+            wrong["slip.bits"] = answer * 8
+        if unit == "B" and answer >= 2**30:
+            wrong |= {"slip.gib": answer / 2**30 * 1e9, "slip.gb": answer * 2**30 / 1e9}
         named = tuple((value, self.say(name, heads=self.heads)) for name, value in wrong.items() if abs(value / answer - 1) > 0.02)
         steps = [self.say(f"{key}.how", **words)]
         if rate:

@@ -1,0 +1,132 @@
+"""`llmcalc simulate`: percentiles of one replica under a stream of requests, beside the closed form."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llmcalc import traffic as arrivals
+from llmcalc.commands import common as c
+from llmcalc.commands import plan as p
+from llmcalc.errors import LlmcalcError
+from llmcalc.estimate import planning, serving
+from llmcalc.present import Column, Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc simulate -m meta-llama/Meta-Llama-3-8B -d h100-sxm --rate 4 --prompt 3000 --output-tokens 400
+
+  llmcalc simulate -m Qwen/Qwen3-32B -d '2x h100-sxm' --trace requests.csv --max-batch 64
+
+  llmcalc simulate -m Qwen/Qwen3-8B -d l40s --rate 3 --prompt 2k --output-tokens 300 --output-cv 1 --arrival-cv 2 --seed 7
+"""
+
+
+def simulate(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    rate: p.RateOption = None,
+    prompt: c.PromptOption = None,
+    output_tokens: c.OutputTokensOption = None,
+    trace: p.TraceOption = None,
+    traffic: p.TrafficOption = None,
+    cached: c.CachedOption = "0",
+    reasoning_tokens: p.ReasoningOption = "0",
+    max_ttft: p.MaxTtftOption = None,
+    max_tpot: p.MaxTpotOption = None,
+    percentile: p.PercentileOption = "95",
+    arrival_cv: p.ArrivalCvOption = "1",
+    prompt_cv: p.PromptCvOption = "0",
+    output_cv: p.OutputCvOption = "0",
+    mfu: p.MfuOption = "0.5",
+    mbu: p.MbuOption = "0.8",
+    chunk: c.ChunkOption = "2048",
+    max_batch: p.MaxBatchOption = "1024",
+    requests: Annotated[str, typer.Option("--requests", "-n", metavar="N", help="Requests to measure; a trace is served whole.")] = "10000",
+    seed: p.SeedOption = "0",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+    check: c.CheckOption = False,
+) -> None:
+    """One replica under a stream of requests: p50, p95 and p99 of TTFT, TPOT and the whole request."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    coming = p.asked_traffic(rate, trace, traffic, prompt, output_tokens, cached, reasoning_tokens, arrival_cv, prompt_cv, output_cv)
+    plan = c.deployment(
+        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
+        memory_utilization=memory_utilization,
+    )  # fmt: skip
+    service = planning.Service(
+        coming, c.duration(max_ttft, "max-ttft"), c.duration(max_tpot, "max-tpot"), c.percentile(percentile), mfu=c.fraction(mfu, "mfu"), mbu=c.fraction(mbu, "mbu"),
+        chunk=c.count_or_zero(chunk, "chunk"), max_batch=c.whole_number(max_batch, "max-batch", most=100_000), simulated=c.whole_number(requests, "requests", least=10),
+        seed=c.whole_number(seed, "seed", least=0),
+    )  # fmt: skip
+    one = planning.replica(found, plan, service, coming.sample())
+    if not one.memory_batch:
+        raise LlmcalcError("does-not-fit", f"{found.id} and one such request do not fit on {plan.ranks} × {plan.device.id}", "choose a larger device, --tp, or smaller formats")
+    outcome = planning.run(one, service, 1, batch=min(one.memory_batch, service.max_batch))
+    steady = serving.steady(one.rates, one.profile, coming.rate, min(one.memory_batch, service.max_batch), service.chunk)
+    broken = planning.violated(outcome, service)
+    times = {"ttft": outcome.ttft, "tpot": outcome.tpot, "e2e": outcome.e2e}
+    words = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "whole request"}
+    rows = tuple({"time": words[name], "mean_s": q.mean, **{f"p{k}_s": q.at(k / 100) for k in (50, 90, 95, 99)}} for name, q in times.items())
+    warnings = []
+    if steady.batch is None:
+        warnings.append(f"saturated: {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; the queue grows without end, and all times with it")
+    if coming.cv != 1:
+        warnings.append("the closed form is for random arrivals (--arrival-cv 1)")
+    facts = (
+        Fact("requests", "requests", outcome.requests),
+        Fact("utilization", "load", steady.load, "percent", note="of the highest rate"),
+        Fact("max_rate", "highest rate", steady.max_rate, note="requests/s"),
+        Fact("mean_batch", "mean batch", outcome.mean_batch, note="decoding"),
+        Fact("steady_batch", "  closed form", steady.batch),
+        Fact("tpot_s", "time per token", outcome.token_tpot_s, "s", note="each token counting alike"),
+        Fact("steady_tpot_s", "  closed form", steady.tpot_s, "s"),
+        Fact("tokens_per_s", "output tokens/s", outcome.tokens_per_s, "tokens/s"),
+        Fact("busy", "a step runs", outcome.utilization, "percent", note="of the time"),
+        Fact("preemptions", "preemptions", outcome.preemptions),
+        Fact("peak_in_flight", "most in flight", outcome.peak_in_flight),
+        Fact("simulated_s", "simulated", outcome.seconds, "s", note=f"{outcome.events:,} events for {outcome.steps:,} steps"),
+        *(Fact(f"{name}_p{k}_s", f"{name} p{k}", q.at(k / 100), "s", shown=False) for name, q in times.items() for k in (50, 95, 99)),
+        Fact("violates", "limit that is broken", broken, shown=service.max_ttft_s is not None or service.max_tpot_s is not None),
+    )
+    report = Report(
+        command="simulate",
+        title=f"{found.id} on {plan.ranks} × {plan.device.id} under {coming.rate:.3g} requests/s" + (f": {broken.upper()} OVER ITS LIMIT" if broken else ""),
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"rate": coming.rate, "mean_prompt_tokens": one.profile.prompt, "mean_output_tokens": one.profile.output, "chunk_tokens": service.chunk, "mfu": service.mfu, "mbu": service.mbu, "seed": service.seed, **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan)),
+        facts=facts,
+        columns=(Column("time", ""), Column("mean_s", "mean", "s"), *(Column(f"p{k}_s", f"p{k}", "s") for k in (50, 90, 95, 99))),
+        rows=rows,
+        assumptions=(
+            *coming.notes,
+            f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (--mfu, --mbu)",
+            f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
+            f"at most {min(one.memory_batch, service.max_batch):,} sequences at once; memory holds {one.memory_batch:,} of mean length",
+            "quantiles are 0.13% exact" if coming.trace else f"after a warm-up, {outcome.requests:,} requests are measured; seed {service.seed}; quantiles are 0.13% exact",
+        ),
+        warnings=tuple(warnings),
+        verdict=broken is None and steady.batch is not None,
+    )  # fmt: skip
+    c.emit(report, format=format, json=json, output=output, explain=False, check=check)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("simulate", epilog=EXAMPLES)(simulate)

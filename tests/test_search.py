@@ -1,0 +1,247 @@
+"""The search against brute force over single estimates, and its parts against their definitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmcalc import formats, hardware, model, search, sources
+from llmcalc.estimate import capacity, cost, decode, prefill
+from llmcalc.plan import Deployment, Workload
+from llmcalc.search import X_AXES, Y_AXES, Limits, Space
+
+LLAMA = "meta-llama--Meta-Llama-3-8B"
+F = formats.FORMATS
+
+
+def load(name: str) -> Any:
+    found = sources.read_bundled(name.replace("--", "/"))
+    return model.read(found.config, id=found.id, source=found.kind, quant=found.quant)
+
+
+def space_of(
+    name: str,
+    devices: dict[str, float | None],
+    weights: str = "bf16",
+    kvs: str = "bf16",
+    tps: tuple[int, ...] = (1,),
+    ctx: int = 8192,
+    **more: Any,
+) -> Space:
+    candidates = tuple(replace(search.candidate(hardware.load(id), tps), usd_per_hour=usd) for id, usd in devices.items())
+    return Space(
+        load(name),
+        candidates,
+        tuple(F[each] for each in weights.split()),
+        tuple(formats.find(each, kv=True) for each in kvs.split()),
+        ctx,
+        ctx,
+        **more,
+    )
+
+
+# ---- the exercise of the course notes -------------------------------------------------------------------------------
+
+
+def test_the_exercise_of_the_notes() -> None:
+    """Llama-3-8B, one H100 at $3/h, 8k: (10 ms - 4.79 ms) / 0.3205 ms = 16.24 sequences within 10 ms, at $0.52; B = 48 is the chat point."""
+    space = space_of(LLAMA, {"h100-sxm": 3.0})
+    found = search.sweep(space, limits=Limits(tpot_s=0.010), marks={"chat": 0.0202})
+    assert found.evaluated == 59  # (80e9 - 16.06e9) / 1.0737e9 = 59.5 sequences of 8k
+    assert found.front.x.size == 59, "every batch is a choice: more of it is cheaper and slower"
+    assert found.chosen is not None
+    usd, tpot, place = found.chosen
+    assert place.batch == 16 and usd == pytest.approx(0.52, abs=0.005) and tpot == pytest.approx(9.92e-3, abs=5e-6)
+    usd, tpot, place = found.marks["chat"]
+    assert place.batch == 48 and usd == pytest.approx(0.35, abs=0.005) and tpot == pytest.approx(20.2e-3, abs=5e-5)
+
+
+# ---- brute force ------------------------------------------------------------------------------------------------------
+
+SPACES = {
+    "dense": space_of(
+        LLAMA,
+        {
+            "h100-sxm": 2.95,
+            "h200-sxm": 4.04,
+            "rtx-4090": 0.4,
+            "mi300x": 1.55,
+            "a100-80-sxm": 2.36,
+            "dgx-spark": 0.3,
+            "apple-m4-max-40c": None,
+        },
+        "bf16 fp8 awq",
+        "bf16 fp8",
+        (1, 2),
+        ctx=65536,
+    ),
+    "mixture": space_of(
+        "Qwen--Qwen3-30B-A3B", {"h100-sxm": 2.95, "mi300x": 1.55, "l40s": 0.9, "tpu-v5e": 0.6}, "bf16 w8a8", "bf16", (1, 4), ctx=131072
+    ),
+    "latent": space_of(
+        "deepseek-ai--DeepSeek-V3", {"b200": 5.0, "h200-sxm": 4.0, "mi355x": 2.1}, "fp8 nvfp4", "bf16 fp8", (4, 8), ctx=200_000
+    ),
+    "windows": space_of("google--gemma-3-12b-it", {"l4": 0.7, "rtx-5090": 0.6, "a10g": 1.0}, "bf16 int4", "bf16", (1, 2), ctx=32768),
+    "operators": space_of(LLAMA, {"h100-sxm": 2.95, "h200-sxm": 4.04, "l4": 0.7}, "bf16 fp8", "bf16", (1, 2), ctx=65536, method="roofline"),
+}
+
+
+def singles(space: Space) -> list[dict[str, Any]]:
+    """Every point through `estimate.cost` and `estimate.capacity`, one by one."""
+    found = []
+    tps = space.candidates[0].counts
+    for tp, weights, one, kv in product(tps, space.weights, space.candidates, space.kvs):
+        if tp > one.device.devices_per_node or (tp > 1 and not (one.device.link and one.device.link.bytes_per_s)):
+            continue
+        plan = Deployment(one.device, weights, kv, tp=tp, usd_per_device_hour=one.usd_per_hour)
+        most = capacity.fit(space.model, plan, Workload(space.ctx, 1)).results["max_batch"]
+        for batch in range(1, most + 1):
+            if one.usd_per_hour is None:
+                r = decode.decode(space.model, plan, Workload(space.ctx, batch), space.method).results
+                r |= {"usd_per_million_output_tokens": None, "energy_joules_per_token": None}
+            else:
+                r = cost.cost(space.model, plan, Workload(space.ctx, batch), method=space.method).results
+            found.append({"key": (one.device.id, tp, weights.name, kv.name, batch), **r})
+    return found
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["hardware"], row["count"], row["weights"], row["kv_dtype"], row["batch"]
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_the_front_is_that_of_brute_force(name: str) -> None:
+    space = SPACES[name]
+    points = singles(space)
+    assert max(point["key"][-1] for point in points) <= search.EVERY_BATCH_TO, "the space is to be searched batch by batch"
+    found = search.sweep(space, limits=Limits(tpot_s=0.05))
+    assert found.evaluated == len(points)
+    priced = [(p["tpot_s"], p["usd_per_million_output_tokens"], p["key"]) for p in points if p["usd_per_million_output_tokens"] is not None]
+    front = [one for one in priced if not any(x <= one[0] and y <= one[1] and (x, y) != one[:2] for x, y, _ in priced)]
+    expected = {(x, y) for x, y, _ in front}
+    rows = search.front_rows(space, found)
+    assert len(rows) == len(expected)
+    got = np.array([(row["tpot_s"], row["usd_per_million_output_tokens"]) for row in rows])
+    assert got == pytest.approx(np.array(sorted(expected)), rel=1e-12)
+    at = {place: coordinates for *coordinates, place in front}
+    assert all(key(row) in at for row in rows)
+    within = min((y, x) for x, y, _ in priced if x <= 0.05)
+    assert found.chosen is not None and found.chosen[:2] == pytest.approx(within, rel=1e-12)
+
+
+def test_every_device_in_a_rack_is_estimated_as_by_itself() -> None:
+    """All devices at once: the columns of the racks are the figures that `decode` gives for each."""
+    devices = {id: None for id in hardware.ids()}
+    space = space_of(LLAMA, devices, "bf16 fp8 awq", "bf16", (1, 2), ctx=4096)
+    seen = set()
+    for rack in search.racks(space):
+        figures = search.point(space, rack.plan, None, np.array([[1.0, 7.0]]))
+        read = np.broadcast_to(np.nan if (t := search.ttft(space, rack.plan)) is None else t, (len(rack.members), 1))
+        for index, one in enumerate(rack.members):
+            plan = replace(rack.plan, device=one.device)
+            seen.add(one.device.id)
+            single = decode.decode(space.model, plan, Workload(4096, 7))
+            assert figures["tpot_s"].value[index][1] == pytest.approx(single.results["tpot_s"], rel=1e-12), one.device.id
+            assert int(rack.most[index]) == max(0, capacity.fit(space.model, plan, Workload(4096, 1)).results["max_batch"])
+            alone = prefill.length(prefill.terms(space.model, plan, 4096)).value
+            assert (alone is None and np.isnan(read[index][0])) or read[index][0] == pytest.approx(alone, rel=1e-12)
+    unsized = {id for id in hardware.ids() if hardware.load(id).memory_bytes is None}
+    assert seen == set(devices) - unsized
+
+
+@pytest.mark.parametrize("axes", list(product(X_AXES, Y_AXES)))
+def test_other_axes(axes: tuple[str, str]) -> None:
+    """More speed per user and more per device are better, fewer joules are."""
+    space = replace(SPACES["windows"], ctx=16384)
+    x, y = X_AXES[axes[0]], Y_AXES[axes[1]]
+    rows = search.front_rows(space, search.sweep(space, x, y))
+    speeds = [row["tpot_s"] for row in rows]
+    goods = [row[y.key] if y.less else -row[y.key] for row in rows]
+    assert speeds == sorted(speeds), "fastest first"
+    assert all(later < earlier for earlier, later in zip(goods, goods[1:], strict=False)), "who is slower is better in the other"
+
+
+def test_limits_beside_the_axes_hold_on_the_front() -> None:
+    space = space_of(LLAMA, {"h100-sxm": 2.95, "h200-sxm": 4.04}, "bf16 fp8", "bf16 fp8", (1, 2, 4))
+    limits = Limits(ttft_s=0.1, tokens_per_s=3000, usd_per_hour=8.5)
+    rows = search.front_rows(space, search.sweep(space, limits=limits))
+    assert rows
+    assert all(row["ttft_s"] <= 0.1 and row["tokens_per_s"] >= 3000 and row["usd_per_hour"] <= 8.5 for row in rows)
+    # 133 ms at bf16 on one H100 (2 x 7.5e9 x 8192 / 989e12): too slow, so none is left; two halve it.
+    assert not any(row["weights"] == "bf16" and row["count"] == 1 for row in rows)
+
+
+def test_beyond_256_the_batch_that_a_limit_allows_is_exact() -> None:
+    """512-token contexts: 952 sequences fit; the limit lies between steps of the grid."""
+    space = space_of(LLAMA, {"h100-sxm": 3.0}, ctx=512)
+    found = search.sweep(space, limits=Limits(tpot_s=0.0131))
+    assert found.chosen is not None
+    batch = found.chosen[2].batch
+    plan = Deployment(hardware.load("h100-sxm"), F["bf16"], F["bf16"])
+    times = [decode.decode(space.model, plan, Workload(512, each)).results["tpot_s"] for each in (batch, batch + 1)]
+    assert 256 < batch < 952 and times[0] <= 0.0131 < times[1]
+    assert int(found.front.places[:, 2].max()) == 952  # (80e9 - 16.06e9) / (131,072 x 512 B) = 952.8
+
+
+# ---- parts --------------------------------------------------------------------------------------------------------------
+
+COORDINATES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=60)
+
+
+@given(st.lists(COORDINATES, max_size=4))
+def test_a_front_is_what_nothing_beats(batches: list[list[tuple[int, int]]]) -> None:
+    front = search.Front()
+    number = 0
+    for batch in batches:
+        start = number
+        x, y = (np.array([point[side] for point in batch], dtype=float) for side in (0, 1))
+        front.add(x, y, lambda alive, start=start: np.stack([alive + start, alive * 0, alive * 0], axis=1))
+        number += len(batch)
+    everything = [point for batch in batches for point in batch]
+    best = sorted({p for p in everything if not any(o[0] <= p[0] and o[1] <= p[1] and o != p for o in everything)})
+    assert list(zip(front.x, front.y, strict=True)) == best
+    assert [everything[index] for index in front.places[:, 0]] == best
+    assert all(everything.index(everything[index]) == index for index in front.places[:, 0]), "of equals, the first"
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_largest_within_finds_the_last_that_holds(most: int, edge: int) -> None:
+    found = search.largest_within(lambda asked: asked, float(edge), np.array([most, 1]))
+    assert found.tolist() == [min(edge, most), min(edge, 1)]
+
+
+def test_batches_are_all_to_256_and_dense_beyond() -> None:
+    assert search.batches(5).tolist() == [1, 2, 3, 4, 5]
+    many = search.batches(100_000)
+    assert many[:256].tolist() == list(range(1, 257))
+    assert (many[256:] / many[255:-1]).max() < 1.03 and (np.diff(many) > 0).all()
+
+
+def test_degrees_divide_the_heads() -> None:
+    assert search.tensor_parallel(load(LLAMA), 8) == (1, 2, 4, 8)  # 32 heads
+    assert search.tensor_parallel(load("Qwen--Qwen2.5-7B-Instruct"), 8) == (1, 2, 4, 7)  # 28 heads
+
+
+def test_a_named_point_and_what_dominates_it() -> None:
+    space = space_of(LLAMA, {"h100-sxm": 3.0, "h200-sxm": 3.0})
+    rows = search.front_rows(space, search.sweep(space))
+    h100 = space.candidates[0]
+    named = search.row(space, search.deployment(space, h100.device, F["bf16"], F["bf16"], 1), h100, 16)
+    winner = search.dominating(rows, named, X_AXES["tpot"], Y_AXES["usd"])
+    assert winner is not None and winner["hardware"] == "h200-sxm"  # the same price, 4.8 instead of 3.35 TB/s
+    assert winner["tpot_s"] <= named["tpot_s"] and winner["usd_per_million_output_tokens"] < named["usd_per_million_output_tokens"]
+    assert search.dominating(rows, winner, X_AXES["tpot"], Y_AXES["usd"]) is None
+
+
+def test_a_point_that_misses_a_limit_is_told_by_how_much() -> None:
+    space = space_of(LLAMA, {"h100-sxm": 3.0})
+    found = search.sweep(space, limits=Limits(tpot_s=0.001))
+    assert found.chosen is None and found.closest is not None
+    excess, place = found.closest
+    assert place.batch == 1 and excess == pytest.approx(5.115 - 1, abs=0.001)  # 4.794 + 0.3205 ms against 1 ms
