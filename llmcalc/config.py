@@ -140,6 +140,15 @@ class Config:
             raise self.missing(names[0])
         return value
 
+    def agreed(self, *names: str, least: int = 1, most: int = MOST) -> int:
+        """One number under several names, of which a file may hold more than one: they must not contradict each other."""
+        value = self.count(*names, least=least, most=most)
+        for name in names:
+            if self.has(name) and self.raw.get(name) != value:
+                raise self.fail(name, self.raw.get(name), f"equal to {names[0]} ({value})")
+        self.dismiss(*names)
+        return value
+
     def number(self, *names: str, default: float | None = None) -> float:
         """A finite number >= 0."""
         name, value = self._given(names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.architecture import Mlp, Weight, linear
-from llmcalc.config import MOST, Config
+from llmcalc.config import Config
 
 
 def dense(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, part: str = "mlp") -> Mlp:
@@ -62,17 +62,10 @@ EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_nu
 EXPERTS_USED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
 
 
-def agreed(c: Config, *names: str, least: int = 1) -> int:
-    """One number under several names: another name that says the same is read too, one that differs stays unread."""
-    value = c.count(*names, least=least, most=MOST)
-    c.dismiss(*(name for name in names if c.raw.get(name) == value))
-    return value
-
-
 def experts(c: Config) -> tuple[int, int]:
     """(experts, experts per token) by the usual keys."""
-    number = agreed(c, *EXPERT_COUNTS)
-    used = agreed(c, *EXPERTS_USED)
+    number = c.agreed(*EXPERT_COUNTS)
+    used = c.agreed(*EXPERTS_USED)
     if used > number:
         raise c.fail("num_experts_per_tok", used, f"at most the number of experts ({number})")
     return number, used

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmcalc.engines import ENGINES, Engine
+from llmcalc.engines import ENGINES, LARGE_BYTES, MIB, Engine
 from llmcalc.errors import UsageError
+from llmcalc.figures import larger
 from llmcalc.formats import Format
+from llmcalc.formulas.engines import static_share
 from llmcalc.hardware import Device
+
+STATIC_BATCHES = ((20, 8, 8), (35, 24, 80), (60, 32, 160), (160, 256, 512))
+"""SGLang's largest captured batch: up to that many GiB, under four ranks, from four ranks on; 512 beyond. [server_args.py @469c63e]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,10 @@ class Deployment:
     utilization: float | None = None
     usd_per_device_hour: float | None = None
     price_text: str = ""
+    batched_tokens: int | None = None
+    """Tokens of a step (vLLM's max-num-batched-tokens, llama.cpp's micro-batch); None: the engine's default."""
+    max_sequences: int | None = None
+    """Sequences that the engine runs at a time; None: its default."""
 
     def __post_init__(self) -> None:
         if self.ep > 1 and max(self.ep, self.tp) % min(self.ep, self.tp):
@@ -48,7 +57,30 @@ class Deployment:
     @property
     def share(self) -> float:
         """Share of the memory that the engine may use."""
-        return self.engine.utilization if self.utilization is None else self.utilization
+        if self.utilization is not None:
+            return self.utilization
+        memory = self.device.memory_usable_bytes
+        if not self.engine.static or memory is None:
+            return self.engine.utilization
+        graphs = next((batches[self.tp >= 4] for limit, *batches in STATIC_BATCHES if memory < limit * 2**30), 512)
+        least = 10240 * MIB if memory > 60 * 2**30 else 0
+        found = static_share(memory, 512 * MIB, 1.5 * MIB, max(self.step_tokens(0), 2048), 2 * MIB, graphs, 128 * MIB, self.tp * self.pp, least)
+        return max(0.0, round(found, 3))
+
+    @property
+    def large(self) -> bool:
+        """Whether vLLM's defaults take the device for a large one."""
+        return (self.device.memory_usable_bytes or 0) >= LARGE_BYTES and "a100" not in self.device.id
+
+    def step_tokens(self, ctx: Any) -> Any:
+        """Tokens of a step; an engine that reads whole prompts takes as many as a context has."""
+        asked = self.engine.batched[self.large] if self.batched_tokens is None else self.batched_tokens
+        return asked or (larger(ctx, 2048) if self.engine.batched[self.large] == 0 else 1)
+
+    @property
+    def slots(self) -> int:
+        """Sequences that the engine runs at a time."""
+        return self.engine.sequences[self.large] if self.max_sequences is None else self.max_sequences
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,14 +293,19 @@ def _gguf_from_hub(repo_id: str, revision: str | None, wanted: str, *, offline: 
     """A GGUF file of a repository, by name or by the type that its name ends in; only its header is read."""
     from llmcalc import gguf
 
-    commit, sizes, open_, kind = _repository(repo_id, revision, offline=offline)
+    base = _base_model(repo_id)
+    try:
+        commit, sizes, open_, kind = _repository(repo_id, revision, offline=offline)
+    except SourceError as problem:
+        if base:
+            problem.hint = f"{problem.hint}; or take its shape from --model {base}"
+        raise
     by_name = wanted.lower().endswith(".gguf")
     found = [name for name in sizes if name == wanted] if by_name else gguf.with_tag(sorted(sizes), wanted)
     if len(found) != 1:
         several = f"{len(found)} models of type {printable(wanted, 40)}: {', '.join(printable(name, 60) for name in found[:3])}"
         what = several if found else f"no GGUF file {printable(wanted, 60)}"
         types = sorted({hit[0].lstrip("-_.") for name in sizes if (hit := _GGUF_TYPE.search(_GGUF_FILE.sub("", name)))})
-        base = _base_model(repo_id)
         hint = f"it has {', '.join(types[:12])}" if types else f"try --model {base}" if base else "see its files on the Hub"
         raise SourceError("no-such-file", f"{repo_id} has {what}", hint)
     extras = [(name, size, why) for name, size in sorted(sizes.items()) if name.lower().endswith(".gguf") and (why := gguf.not_model(name))]

@@ -21,6 +21,7 @@ FLOORS: list[set[str]] = [
     {"checkpoint"},
     {"plan"},
     {"estimate"},
+    {"api"},
     {"search", "quiz", "accuracy"},
     {"present"},
     {"commands"},

@@ -126,7 +126,7 @@ def test_credit_and_slips() -> None:
     mha = judge_number("800 KiB", 163840, "B/token", slips)
     assert (mha.grade, mha.credit, mha.slip) == ("wrong", 0.25, "the 40 query heads")
     assert judge_number("80 KiB", 163840, "B/token", slips).slip == "two tensors"
-    assert judge_number("9 KiB", 163840, "B/token", slips) .credit == 0
+    assert judge_number("9 KiB", 163840, "B/token", slips).credit == 0
 
 
 def test_a_right_answer_is_no_slip() -> None:
@@ -138,7 +138,10 @@ def test_choices(text: str) -> None:
     assert judge_choice(text, "a", ("the weights", "the caches", "arithmetic")).grade == "exact"
 
 
-@pytest.mark.parametrize(("text", "grade_"), [("b", "wrong"), ("2", "wrong"), ("в", "wrong"), ("d", "unreadable"), ("9", "unreadable"), ("the", "unreadable"), ("", "unreadable")])
+@pytest.mark.parametrize(
+    ("text", "grade_"),
+    [("b", "wrong"), ("2", "wrong"), ("в", "wrong"), ("d", "unreadable"), ("9", "unreadable"), ("the", "unreadable"), ("", "unreadable")],
+)
 def test_other_choices(text: str, grade_: str) -> None:
     assert judge_choice(text, "a", ("the weights", "the caches", "arithmetic")).grade == grade_
 
@@ -152,12 +155,35 @@ def test_points() -> None:
     assert judge_points("", patterns)[0].credit == 0
 
 
-UNITS = ["B", "B/token", "s", "tokens/s", "usd", "FLOP", "FLOP/B", "J", "share", "ratio", "params", "sequences", "tokens", "experts", "count"]
-PIECES = st.sampled_from(list("0123456789.,eE+-^/*×% \t_'") + ["GiB", "ms", "tok/s", "$", "10^", "⁹", "²", "∞", "k", "млн", "КиБ", "\x00", "\ud800", "１", "½", "٣", "·", "per", "B"])
+UNITS = [
+    "B",
+    "B/token",
+    "s",
+    "tokens/s",
+    "usd",
+    "FLOP",
+    "FLOP/B",
+    "J",
+    "share",
+    "ratio",
+    "params",
+    "sequences",
+    "tokens",
+    "experts",
+    "count",
+]
+PIECES = st.sampled_from(
+    list("0123456789.,eE+-^/*×% \t_'")
+    + ["GiB", "ms", "tok/s", "$", "10^", "⁹", "²", "∞", "k", "млн", "КиБ", "\x00", "\ud800", "１", "½", "٣", "·", "per", "B"]
+)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(st.text(max_size=300), st.lists(PIECES, max_size=25).map("".join)), st.sampled_from(UNITS), st.sampled_from([1e-9, 0.5, 71, 163840, 1e15]))
+@given(
+    st.one_of(st.text(max_size=300), st.lists(PIECES, max_size=25).map("".join)),
+    st.sampled_from(UNITS),
+    st.sampled_from([1e-9, 0.5, 71, 163840, 1e15]),
+)
 def test_nothing_that_can_be_typed_breaks_it(text: str, unit: str, truth: float) -> None:
     verdict = judge_number(text, truth, unit, ((truth / 2, "half"),))
     assert verdict.grade in ("exact", "close", "rough", "wrong", "unreadable")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ def test_the_front_is_that_of_brute_force(name: str) -> None:
 
 def test_every_device_in_a_rack_is_estimated_as_by_itself() -> None:
     """All devices at once: the columns of the racks are the figures that `decode` gives for each."""
-    devices = {id: None for id in hardware.ids()}
+    devices = dict.fromkeys(hardware.ids())
     space = space_of(LLAMA, devices, "bf16 fp8 awq", "bf16", (1, 2), ctx=4096)
     seen = set()
     for rack in search.racks(space):
@@ -164,7 +164,7 @@ def test_other_axes(axes: tuple[str, str]) -> None:
     speeds = [row["tpot_s"] for row in rows]
     goods = [row[y.key] if y.less else -row[y.key] for row in rows]
     assert speeds == sorted(speeds), "fastest first"
-    assert all(later < earlier for earlier, later in zip(goods, goods[1:], strict=False)), "who is slower is better in the other"
+    assert all(later < earlier for earlier, later in pairwise(goods)), "who is slower is better in the other"
 
 
 def test_limits_beside_the_axes_hold_on_the_front() -> None:
@@ -178,15 +178,20 @@ def test_limits_beside_the_axes_hold_on_the_front() -> None:
 
 
 def test_beyond_256_the_batch_that_a_limit_allows_is_exact() -> None:
-    """512-token contexts: 952 sequences fit; the limit lies between steps of the grid."""
+    """512-token contexts: a step takes 4.794 ms and 20.03 µs per sequence, so 10.2 ms allow 269.9 of the 952 that fit."""
     space = space_of(LLAMA, {"h100-sxm": 3.0}, ctx=512)
-    found = search.sweep(space, limits=Limits(tpot_s=0.0131))
+    found = search.sweep(space, limits=Limits(tpot_s=0.0102))
     assert found.chosen is not None
-    batch = found.chosen[2].batch
-    plan = Deployment(hardware.load("h100-sxm"), F["bf16"], F["bf16"])
-    times = [decode.decode(space.model, plan, Workload(512, each)).results["tpot_s"] for each in (batch, batch + 1)]
-    assert 256 < batch < 952 and times[0] <= 0.0131 < times[1]
-    assert int(found.front.places[:, 2].max()) == 952  # (80e9 - 16.06e9) / (131,072 x 512 B) = 952.8
+    assert found.chosen[2].batch == 269
+    assert 269 not in search.batches(952)
+    assert found.racks[0].most.tolist() == [952]  # (80e9 - 16.06e9) / (131,072 x 512 B) = 952.8
+
+
+def test_past_the_critical_batch_the_front_ends() -> None:
+    """2 x 7.505e9 x B / 989.4e12 passes 4.794 ms at 316.01 sequences: from 317 on a token costs the same and only takes longer."""
+    found = search.sweep(space_of(LLAMA, {"h100-sxm": 3.0}, ctx=512))
+    assert int(found.front.places[:, 2].max()) == 317
+    assert found.chosen is not None and found.chosen[2].batch == 317, "of equal costs, the fastest"
 
 
 # ---- parts --------------------------------------------------------------------------------------------------------------

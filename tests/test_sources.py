@@ -233,19 +233,25 @@ def test_bad_reference(reference: str, says: str, bundle: Path) -> None:
         ("Qwen/Qwen3-8B:Q4_K_M", "Qwen/Qwen3-8B"),
         ("bartowski/Qwen_Qwen3-8B-GGUF:Q8_0", "Qwen/Qwen3-8B"),
         ("unknown/Thing-gguf:Q8_0", "unknown/Thing"),
-        ("./Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B"),
-        ("qwen3-8b-UD-Q2_K_XL-00001-of-00003.gguf", "Qwen/Qwen3-8B"),
         ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/blob/main/Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B"),
     ],
 )
-def test_gguf_names_the_base_model(reference: str, base: str, bundle: Path) -> None:
-    problem = failure(reference)
-    assert (problem.code, problem.exit_code) == ("gguf-unsupported", 1)
-    assert problem.hint == f"try --model {base}"
+def test_gguf_names_the_base_model(reference: str, base: str, bundle: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    problem = failure(reference, offline=True)
+    assert (problem.code, problem.exit_code) == ("offline-not-cached", 1)
+    assert problem.hint and problem.hint.endswith(f"; or take its shape from --model {base}")
 
 
-def test_gguf_without_a_known_base(bundle: Path) -> None:
-    assert failure("weights.gguf").hint == "give the id of the model it was made from, or its config.json"
+@pytest.mark.parametrize("path", ["./Qwen3-8B-Q4_K_M.gguf", "qwen3-8b-UD-Q2_K_XL-00001-of-00003.gguf"])
+def test_gguf_file_that_is_not_there(path: str, bundle: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem = failure(path)
+    assert (problem.code, problem.exit_code) == ("file-unreadable", 1)
+    assert problem.hint == "check the path, or try --model Qwen/Qwen3-8B"
+    assert failure("weights.gguf").hint == "give the path of a weight file"
 
 
 def test_options_that_contradict(bundle: Path, tmp_path: Path) -> None:

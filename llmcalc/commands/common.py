@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmcalc import model as model_reader
 from llmcalc import present, units
+from llmcalc.api import deploy, of_source
+from llmcalc.api import load_model as load
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
 
 if TYPE_CHECKING:
     from llmcalc.plan import Deployment
-    from llmcalc.sources import Source
+
+__all__ = ["load", "of_source", "units"]
 
 ModelOption = Annotated[
     str,
@@ -62,31 +64,6 @@ FormatOption = Annotated[str, typer.Option("--format", "-f", metavar="FORMAT", h
 JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Exit with 3 if the verdict is negative.")]
-
-
-def load(reference: str, *, revision: str | None = None, offline: bool = False, refresh: bool = False) -> Model:
-    """The model that a reference names."""
-    from llmcalc import sources
-
-    return of_source(sources.find(reference, revision=revision, offline=offline, refresh=refresh))
-
-
-def of_source(found: Source) -> Model:
-    """The model that a source's config describes; of a GGUF file with a warning where its tensors hold something else."""
-    model = model_reader.read(
-        found.config,
-        id=found.id,
-        source=found.kind,
-        revision=found.revision,
-        quant=found.quant,
-        notes=found.notes,
-        facts=found.facts,
-    )
-    if found.files is None:
-        return model
-    from llmcalc.estimate import weight_files
-
-    return replace(model, notes=(*model.notes, *weight_files.check(found.files, model)))
 
 
 def model_header(model: Model) -> dict[str, Any]:
@@ -204,31 +181,19 @@ def deployment(
     memory_utilization: str | None = None,
 ) -> Deployment:
     """The deployment that the options describe. `Nx device` means N tensor-parallel ranks."""
-    from llmcalc import engines
-    from llmcalc import hardware as devices
-    from llmcalc.estimate import memory
-    from llmcalc.plan import Deployment
-
-    count, name = devices.parse_count(hardware)
-    stages, experts = whole_number(pp, "pp", most=1024), whole_number(ep, "ep", most=8192)
-    ranks = whole_number(tp, "tp", most=8192) if tp is not None else max(1, count // stages)
-    plan = Deployment(
-        device=devices.load(name),
-        weights=memory.weight_format(model, weights)[0],
-        kv=memory.kv_format(model, kv_dtype)[0],
-        tp=ranks,
-        pp=stages,
-        ep=experts,
-        engine=engines.find(engine),
+    return deploy(
+        model,
+        hardware,
+        weights=weights,
+        kv_dtype=kv_dtype,
+        tp=None if tp is None else whole_number(tp, "tp", most=8192),
+        pp=whole_number(pp, "pp", most=1024),
+        ep=whole_number(ep, "ep", most=8192),
+        engine=engine,
         reserve_bytes=units.quantity(reserve, "bytes"),
         utilization=None if memory_utilization is None else fraction(memory_utilization, "memory-utilization"),
         usd_per_device_hour=None if price is None else units.quantity(price, "usd/h"),
     )
-    if count not in (1, plan.ranks):
-        raise UsageError(
-            "bad-layout", f"{count} devices cannot be tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks", "leave --tp out, or make it fit"
-        )
-    return plan
 
 
 def hardware_header(plan: Deployment) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def simulate(
     rows = tuple({"time": words[name], "mean_s": q.mean, **{f"p{k}_s": q.at(k / 100) for k in (50, 90, 95, 99)}} for name, q in times.items())
     warnings = []
     if steady.batch is None:
-        warnings.append(f"saturated: {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; the queue grows without end, and all times with it")
+        warnings.append(f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; the queue grows without end, and all times with it")
     if coming.cv != 1:
         warnings.append("the closed form is for random arrivals (--arrival-cv 1)")
     facts = (
@@ -102,7 +102,7 @@ def simulate(
         Fact("peak_in_flight", "most in flight", outcome.peak_in_flight),
         Fact("simulated_s", "simulated", outcome.seconds, "s", note=f"{outcome.events:,} events for {outcome.steps:,} steps"),
         *(Fact(f"{name}_p{k}_s", f"{name} p{k}", q.at(k / 100), "s", shown=False) for name, q in times.items() for k in (50, 95, 99)),
-        Fact("violates", "limit that is broken", broken, shown=service.max_ttft_s is not None or service.max_tpot_s is not None),
+        Fact("violates", "limit that is broken", broken or "none", shown=service.max_ttft_s is not None or service.max_tpot_s is not None),
     )
     report = Report(
         command="simulate",

@@ -7,8 +7,9 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, layout
-from llmcalc.figures import Figure
+from llmcalc.estimate import Estimate, layout, policy
+from llmcalc.figures import Figure, total
+from llmcalc.formulas import engines as e
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Deployment, Workload
 from llmcalc.units import decimal_size, size, whole
@@ -26,16 +27,29 @@ def memory_figure(plan: Deployment) -> Figure:
     return f.replicated_bytes.of(as_name="memory_bytes", held_bytes=per_device, copies=Figure("devices", plan.ranks, "", layout.LAYOUT))
 
 
+def usable_figures(model: Model, plan: Deployment, ctx: Any, memory: Figure, weights: Figure) -> tuple[Figure, Figure]:
+    """(what weights and cache may take, what is kept free by wish) of all devices, under the engine's policy."""
+    reserve = Figure("reserve_bytes", plan.reserve_bytes * plan.ranks, "B", "--reserve, on each device")
+    share = Figure("utilization", plan.share, "", f"engine {plan.engine.name}" if plan.utilization is None else "--memory-utilization")
+    if plan.engine.nominal:
+        return f.usable_bytes.of(memory_bytes=memory, utilization=share, reserve_bytes=reserve), reserve
+    ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
+    seen = f.replicated_bytes.of(as_name="memory_bytes", held_bytes=policy.visible_bytes(plan), copies=ranks)
+    beside = total("overhead_bytes", "B", tuple(policy.overheads(model, plan, ctx).values()))
+    beside = f.replicated_bytes.of(as_name="overhead_bytes", held_bytes=beside, copies=ranks)
+    given = {"memory_bytes": seen, "utilization": share, "overhead_bytes": beside, "reserve_bytes": reserve}
+    if plan.engine.of_free:
+        return e.free_share_bytes.of(given, as_name="usable_bytes", weight_bytes=weights), reserve
+    return e.usable_bytes.of(given), reserve
+
+
 def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     """memory, usable, weights, budget, one sequence, and how many of it fit."""
     memory = memory_figure(plan)
-    reserve = Figure("reserve_bytes", plan.reserve_bytes * plan.ranks, "B", "--reserve, on each device")
-    usable = f.usable_bytes.of(
-        memory_bytes=memory, utilization=Figure("utilization", plan.share, "", f"engine {plan.engine.name}"), reserve_bytes=reserve
-    )
     weights = layout.held_weight_bytes(model, plan)
+    usable, reserve = usable_figures(model, plan, ctx, memory, weights)
     budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
-    sequence = layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
+    sequence = policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
     found["kv_bytes_per_sequence"] = Figure(
         "kv_bytes_per_sequence", sequence.value, sequence.unit, sequence.origin, sequence.formula, sequence.inputs
@@ -47,9 +61,11 @@ def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
 def longest_context(model: Model, plan: Deployment, batch: int, budget: float) -> int | None:
     """The longest context of `batch` sequences in the budget, or None where the cache does not grow. 0: not even one token."""
     most = 2**40
+    # A sequence lives in one data-parallel group.
+    batch, budget = -(-batch // plan.dp), budget / plan.dp
 
     def need(ctx: int) -> float:
-        value: float = layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value
+        value: float = policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value
         return value * batch
 
     if need(most) <= budget or need(most) == need(most // 2):
@@ -73,7 +89,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
     value = {key: figure.value for key, figure in found.items()}
     budget = value["kv_budget_bytes"]
     exact = value["max_batch_exact"]
-    batch = max(0, math.floor(exact))
+    batch = max(0, math.floor(exact / plan.dp)) * plan.dp
     fits = batch >= work.batch
     longest = longest_context(model, plan, work.batch, budget) if budget > 0 else 0
     needed = value["weight_bytes"] + work.batch * value["kv_bytes_per_sequence"]

@@ -16,16 +16,6 @@ from llmcalc.families import family, llama, reader
 from llmcalc.mlp import dense, experts, moe
 
 
-def agreed(c: Config, *names: str, least: int = 1) -> int:
-    """One number under several names, of which a file may hold more than one: they must not contradict each other."""
-    value = c.count(*names, least=least)
-    for name in names:
-        if c.has(name) and c.raw[name] != value:
-            raise c.fail(name, c.raw[name], f"equal to {names[0]} ({value})")
-    c.dismiss(*names)
-    return value
-
-
 def must(c: Config, name: str, value: bool, default: bool) -> None:
     """A switch whose other position nobody has checked."""
     if c.flag(name, default=default) is not value:
@@ -60,7 +50,7 @@ def chatglm(c: Config) -> Stack:
     notes = (f"quantization_bit {bits}: parameters are counted, not the layout of the quantised file",) if bits else ()
     if c.has("inner_hidden_size"):
         return chatglm_1(c, notes)
-    layers = agreed(c, "num_layers", "num_hidden_layers")
+    layers = c.agreed("num_layers", "num_hidden_layers", most=MOST_LAYERS)
     query = c.count("num_attention_heads")
     dim = c.count("kv_channels")
     whole_width(c, query, dim)
@@ -80,7 +70,7 @@ def chatglm(c: Config) -> Stack:
         lambda _: mixer,
         lambda _: block,
         layers=layers,
-        vocab=agreed(c, "padded_vocab_size", "vocab_size"),
+        vocab=c.agreed("padded_vocab_size", "vocab_size"),
         norm_style="rms" if c.flag("rmsnorm", default=True) else "layer",
         final_norm=c.flag("post_layer_norm", default=True),
         tied=False,
@@ -100,7 +90,7 @@ def chatglm_1(c: Config, notes: tuple[str, ...]) -> Stack:
         c,
         lambda _: mixer,
         lambda _: block,
-        layers=agreed(c, "num_layers", "num_hidden_layers"),
+        layers=c.agreed("num_layers", "num_hidden_layers", most=MOST_LAYERS),
         norm_style="layer",
         tied=c.flag("tie_word_embeddings", default=True),
         notes=notes,
@@ -156,7 +146,7 @@ def mimo(c: Config) -> Stack:
     norms = ("input_layernorm", "post_attention_layernorm", "token_layernorm", "hidden_layernorm", "final_layernorm")
     module = mixer(0).weights + block(0).weights + tuple(w for name in norms for w in norm(name, c.hidden))
     module += linear("input_proj", "mtp", c.hidden, 2 * c.hidden)
-    mtp = tuple(weight._replace(part="mtp") for weight in module) * (c.maybe("num_nextn_predict_layers", least=0) or 0)
+    mtp = tuple(weight._replace(part="mtp") for weight in module) * (c.maybe("num_nextn_predict_layers", least=0, most=64) or 0)
     return decoder(c, mixer, block, mtp=mtp)
 
 
@@ -326,18 +316,18 @@ def phi4mm(c: Config) -> Stack:
 def telechat(c: Config) -> Stack:
     """GPT-2's names on a Llama; biases on the output of the attention and of the MLP alone; tied where nothing is said."""
     must(c, "embed_layernorm", False, False)
-    query = agreed(c, "n_head", "num_attention_heads")
+    query = c.agreed("n_head", "num_attention_heads")
     kv = c.maybe("num_key_value_heads") or query
     gqa.check_groups(c, query, kv)
     dim = gqa.exact_division(c, "hidden_size", c.hidden, "n_head", query)
     mixer = gqa.build(c.hidden, query, kv, dim, biases="o")
-    block = dense(c.hidden, agreed(c, "ffn_hidden_size", "intermediate_size"))
+    block = dense(c.hidden, c.agreed("ffn_hidden_size", "intermediate_size"))
     block = Mlp((*block.weights, Weight("mlp.down_proj.bias", "mlp", c.hidden)))
     return decoder(
         c,
         lambda _: mixer,
         lambda _: block,
-        layers=agreed(c, "n_layer", "num_hidden_layers"),
+        layers=c.agreed("n_layer", "num_hidden_layers"),
         tied=c.flag("tie_word_embeddings", default=True),
     )
 
@@ -546,7 +536,7 @@ def bailing(c: Config) -> Stack:
     extra = tuple(w for name in ("enorm", "hnorm", "final_layernorm") for w in norm(name, c.hidden))
     module = mixer(0).weights + sparse.weights + norm("norm", c.hidden) * 2 + extra
     module += linear("eh_proj", "mtp", c.hidden, 2 * c.hidden)
-    mtp = tuple(weight._replace(part="mtp") for weight in module) * (c.maybe("num_nextn_predict_layers", least=0) or 0)
+    mtp = tuple(weight._replace(part="mtp") for weight in module) * (c.maybe("num_nextn_predict_layers", least=0, most=64) or 0)
     if c.model_type == "bailing_moe_linear":
         if mtp:
             raise c.fail("num_nextn_predict_layers", c.get("num_nextn_predict_layers"), "0")

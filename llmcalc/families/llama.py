@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llmcalc.architecture import FULL, Span, Stack, Weight, decoder, every, layer_types, spans
+from llmcalc.architecture import FULL, Span, Stack, Weight, decoder, every, layer_types, linear, spans
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
@@ -18,6 +18,7 @@ def biased(c: Config, which: str = "qkvo", *keys: str) -> str:
 
 def gated(c: Config, *, bias: bool | None = None, gate: bool = True):  # type: ignore[no-untyped-def]
     """The same dense MLP on every layer; its bias is `mlp_bias` unless the family fixes it."""
+    c.dismiss("mlp_bias")
     block = dense(c.hidden, c.count("intermediate_size"), gated=gate, bias=c.flag("mlp_bias") if bias is None else bias)
     return lambda layer: block
 
@@ -57,7 +58,8 @@ def llama(c: Config) -> Stack:
         "smollm3": lambda: window_from_layer(c),
     }.get(c.model_type, lambda: None)()
     c.dismiss("no_rope_layers", "no_rope_layer_interval")  # positions only
-    return decoder(c, gqa.uniform(c, biases=biased(c), spans=windows, sinks=c.model_type == "granite_swa"), gated(c))
+    which = {"cwm": "", "helium": "qkv"}.get(c.model_type, "qkvo")
+    return decoder(c, gqa.uniform(c, biases=biased(c, which), spans=windows, sinks=c.model_type == "granite_swa"), gated(c))
 
 
 @family("mistral", "ministral", "ministral3")
@@ -68,8 +70,9 @@ def mistral(c: Config) -> Stack:
 
 @family("arcee", "jais2")
 def arcee(c: Config) -> Stack:
-    """Llama with a squared-ReLU MLP of two matrices."""
-    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, gate=False))
+    """Llama with a squared-ReLU MLP of two matrices; Jais 2 normalises with a bias."""
+    style = "layer" if c.model_type == "jais2" else "rms"
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, gate=False), norm_style=style)
 
 
 @family("qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
@@ -123,7 +126,7 @@ def exaone4(c: Config) -> Stack:
 @family("hunyuan_v1_dense")
 def hunyuan(c: Config) -> Stack:
     """Head norms on q and k."""
-    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c))
+    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, bias=False))
 
 
 @family("nanochat")
@@ -139,7 +142,7 @@ def apertus(c: Config) -> Stack:
         raise c.fail("qk_norm", False, "true")
     numbers = (Weight("act_fn.alpha_p", "mlp", 1), Weight("act_fn.alpha_n", "mlp", 1))
     return decoder(
-        c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False), per_layer=lambda _: numbers
+        c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False, bias=False), per_layer=lambda _: numbers
     )
 
 
@@ -148,7 +151,7 @@ def diffllama(c: Config) -> Stack:
     """Differential attention: four vectors of head_dim per layer."""
     dim = gqa.heads(c)[2]
     lambdas = tuple(Weight(f"lambda_{name}", "attention", dim) for name in ("q1", "k1", "q2", "k2"))
-    return decoder(c, gqa.uniform(c, biases=biased(c), extra=lambdas), gated(c))
+    return decoder(c, gqa.uniform(c, biases=biased(c), extra=lambdas), gated(c, bias=False))
 
 
 @family("doge")
@@ -158,7 +161,7 @@ def doge(c: Config) -> Stack:
         raise c.fail("is_moe", True, "false: the mixture of cross-domain experts is not read")
     c.dismiss("num_experts", "num_experts_per_tok")
     _, kv, dim = gqa.heads(c)
-    mask = (Weight("A", "attention", kv), Weight("dt_proj", "attention", kv, kv * dim))
+    mask = (Weight("A", "attention", kv), *linear("dt_proj", "attention", kv, kv * dim, c.flag("attention_bias")))
     residuals = tuple(Weight(name, "norms", c.hidden) for name in ("input_residual", "post_attention_residual"))
     windows = window_everywhere(c)
     return decoder(
@@ -188,7 +191,7 @@ def cohere(c: Config) -> Stack:
     windows = window_by_type(c, 4) if c.model_type == "cohere2" else None
     query, kv, dim = gqa.heads(c)
     extra: tuple[Weight, ...] = ()
-    if c.flag("use_qk_norm"):
+    if c.model_type == "cohere" and c.flag("use_qk_norm"):
         extra = (Weight("q_norm", "norms", query, dim), Weight("k_norm", "norms", kv, dim))
     return decoder(
         c,
@@ -270,13 +273,14 @@ def glm(c: Config) -> Stack:
 @family("persimmon")
 def persimmon(c: Config) -> Stack:
     """LayerNorms, biases everywhere, norms with a bias on the heads of q and k."""
-    dim = gqa.heads(c)[2]
+    c.dismiss("num_key_value_heads", "head_dim")  # its class is always MHA
+    query = c.count("num_attention_heads")
+    dim = gqa.exact_division(c, "hidden_size", c.hidden, "num_attention_heads", query)
     extra: tuple[Weight, ...] = ()
     if c.flag("qk_layernorm"):
         extra = tuple(Weight(f"{name}.{half}", "norms", dim) for name in ("q_norm", "k_norm") for half in ("weight", "bias"))
-    return decoder(
-        c, gqa.uniform(c, biases="qkvo", extra=extra), gated(c, bias=True, gate=False), norm_style="layer"
-    )
+    block = gqa.build(c.hidden, query, query, dim, biases="qkvo", extra=extra)
+    return decoder(c, lambda _: block, gated(c, bias=True, gate=False), norm_style="layer")
 
 
 @family("nemotron")

@@ -30,7 +30,7 @@ from llmcalc.config import Config
 from llmcalc.families import family
 from llmcalc.families.llama import biased
 from llmcalc.formulas.memory import index_bytes_per_token
-from llmcalc.mlp import EXPERT_COUNTS, EXPERTS_USED, agreed, dense, experts, moe
+from llmcalc.mlp import EXPERT_COUNTS, EXPERTS_USED, dense, experts, moe
 
 # ---- which layers are mixtures
 
@@ -382,7 +382,7 @@ def minimax_m3(c: Config) -> Stack:
     shared = c.count("shared_intermediate_size", least=0)
     if c.maybe("n_shared_experts", least=0) not in (None, 1):
         raise c.fail("n_shared_experts", c.get("n_shared_experts"), "1: its width is shared_intermediate_size")
-    agreed(c, "intermediate_size", "moe_intermediate_size")
+    c.agreed("intermediate_size", "moe_intermediate_size")
     c.dismiss("dense_intermediate_size")
     return decoder(
         c,
@@ -457,7 +457,7 @@ def hy_v3(c: Config) -> Stack:
     if not c.flag("qk_norm", "use_qk_norm", default=True):
         raise c.fail("qk_norm", False, "true")
     bias = c.flag("mlp_bias")
-    width = agreed(c, "moe_intermediate_size", "expert_hidden_dim")
+    width = c.agreed("moe_intermediate_size", "expert_hidden_dim")
     block = moe(c.hidden, *experts(c), width, shared=width * c.count("num_shared_experts"), shared_bias=bias)
     attention = gqa.uniform(c, biases=biased(c), qk_norm="head")
     number = c.maybe("num_nextn_predict_layers", least=0, most=64) or 0
@@ -660,7 +660,7 @@ def step(c: Config) -> Stack:
     depth, hidden = c.layers, c.hidden
     ahead = c.maybe("num_nextn_predict_layers", "num_mtp_layers", least=0, most=64) or 0
     heads, dim = c.count("num_attention_heads"), c.count("head_dim")
-    kv = agreed(c, "num_key_value_heads", "num_attention_groups")
+    kv = c.agreed("num_key_value_heads", "num_attention_groups")
     other = c.block("attention_other_setting") or Config({}, c.model_type)
     near = c.maybe("num_sliding_attention_heads") or other.count("num_attention_heads", default=heads)
     if other.maybe("num_attention_groups") not in (None, kv) or other.maybe("head_dim") not in (None, dim):
@@ -704,11 +704,11 @@ def step(c: Config) -> Stack:
         raise c.fail("n_shared_experts", c.get("n_shared_experts"), "1: its width is share_expert_dim")
     sparse = by_types(c, lambda i: "sparse" if i in chosen else "dense")
     bias = c.flag("mlp_bias")
-    number = agreed(c, "n_routed_experts", *EXPERT_COUNTS)
-    used = agreed(c, "num_experts_per_tok", "moe_top_k")
+    number = c.agreed("n_routed_experts", *EXPERT_COUNTS)
+    used = c.agreed("num_experts_per_tok", "moe_top_k")
     if used > number:
         raise c.fail("num_experts_per_tok", used, f"at most the number of experts ({number})")
-    shared = agreed(c, "share_expert_dim", "share_expert_dims", least=0)
+    shared = c.agreed("share_expert_dim", "share_expert_dims", least=0)
     inner = c.count("moe_intermediate_size")
     c.dismiss("mtp_layer_types", "mtp_mlp_layer_types")  # of the MTP layers: sliding and dense in every checkpoint
     block = plain(c, bias=bias)

@@ -23,11 +23,11 @@ _DRAW = """
 vegaEmbed("#chart", SPEC, {actions: false, renderer: "svg"}).then(function (made) { window.view = made.view; });
 """
 _SORT = """
-document.querySelectorAll("th button").forEach(function (button) {
+document.querySelectorAll("#rows th button").forEach(function (button) {
   button.addEventListener("click", function () {
-    var head = button.parentNode, body = document.querySelector("tbody"), index = head.cellIndex;
+    var head = button.parentNode, body = document.querySelector("#rows tbody"), index = head.cellIndex;
     var up = head.getAttribute("aria-sort") !== "ascending";
-    document.querySelectorAll("th").forEach(function (other) { other.removeAttribute("aria-sort"); });
+    document.querySelectorAll("#rows th").forEach(function (other) { other.removeAttribute("aria-sort"); });
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     var value = function (row) {
       var text = row.cells[index].dataset.v;
@@ -58,7 +58,7 @@ def render(report: Report) -> str:
         '<p class="d">Point at a mark for its configuration. Click the legend to filter (shift adds), double-click to see all; '
         "scroll to zoom, drag to move. Click a heading to sort.</p>",
         '<div id="chart"></div>',
-        '<div class="scroll"><table><thead><tr>',
+        '<div class="scroll"><table id="rows"><thead><tr>',
         *(
             f'<th scope="col"{_class(report, column)}><button type="button">{_text(column.label or column.key)}</button></th>'
             for column in columns

@@ -1227,11 +1227,9 @@ def moe_active(draw: Draw) -> Question:
     estimate = memory.weights(found, "bf16")
     experts, used = _experts(found)
     r = estimate.results
-    figure = Figure(
-        "active_params",
-        r["active_params"],
-        "params",
-        f"{used} of {experts} experts, attention, shared parts and the head; no embedding table",
+    counted = [row for row in estimate.rows if row["active_params"]]
+    figure = total(
+        "active_params", "params", tuple(Figure(row["part"], row["active_params"], "params", "used by one token") for row in counted)
     )
     routed = sum(row["params"] for row in estimate.rows if row["part"] == "experts")
     rest = r["language_params"] - routed - r["embedding_params"]

@@ -1,0 +1,121 @@
+"""The public functions on nouns: what the commands do, without a command line. Rooms load when they are needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llmcalc import model as model_reader
+from llmcalc.architecture import Model
+from llmcalc.errors import UsageError
+
+if TYPE_CHECKING:
+    from llmcalc.estimate import Estimate
+    from llmcalc.plan import Deployment
+    from llmcalc.sources import Source
+
+
+def load_model(reference: str, *, revision: str | None = None, offline: bool = False, refresh: bool = False) -> Model:
+    """The model of an id, a path or a Hub address. Errors: SourceError, ConfigError."""
+    from llmcalc import sources
+
+    return of_source(sources.find(reference, revision=revision, offline=offline, refresh=refresh))
+
+
+def of_source(found: Source) -> Model:
+    """The model that a source's config describes; of a GGUF file with a warning where its tensors hold something else."""
+    model = model_reader.read(
+        found.config,
+        id=found.id,
+        source=found.kind,
+        revision=found.revision,
+        quant=found.quant,
+        notes=found.notes,
+        facts=found.facts,
+    )
+    if found.files is None:
+        return model
+    from llmcalc.estimate import weight_files
+
+    return replace(model, notes=(*model.notes, *weight_files.check(found.files, model)))
+
+
+def deploy(
+    model: Model,
+    device: str,
+    *,
+    weights: str = "auto",
+    kv_dtype: str = "auto",
+    tp: int | None = None,
+    pp: int = 1,
+    ep: int = 1,
+    engine: str = "napkin",
+    reserve_bytes: float = 0,
+    utilization: float | None = None,
+    usd_per_device_hour: float | None = None,
+) -> Deployment:
+    """One replica of a model on a device. `Nx device` means N ranks, tensor-parallel within each of pp stages.
+
+    Errors: UsageError (formats, layout, engine), ProfileError (device), ConfigError (a checkpoint's quantiser).
+    """
+    from llmcalc import engines, hardware
+    from llmcalc.estimate import memory
+    from llmcalc.plan import Deployment
+
+    count, name = hardware.parse_count(device)
+    plan = Deployment(
+        device=hardware.load(name),
+        weights=memory.weight_format(model, weights)[0],
+        kv=memory.kv_format(model, kv_dtype)[0],
+        tp=tp if tp is not None else max(1, count // pp),
+        pp=pp,
+        ep=ep,
+        engine=engines.find(engine),
+        reserve_bytes=reserve_bytes,
+        utilization=utilization,
+        usd_per_device_hour=usd_per_device_hour,
+    )
+    if count not in (1, plan.ranks):
+        layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"
+        raise UsageError("bad-layout", f"{count} devices cannot be {layout}", "leave the tensor-parallel degree out, or make it fit")
+    return plan
+
+
+def estimate_kv(model: Model, *, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Estimate:
+    """What `llmcalc kv` prints."""
+    from llmcalc.estimate import memory
+
+    return memory.kv(model, ctx, batch, kv_dtype)
+
+
+def estimate_weights(model: Model, *, weights: str = "auto") -> Estimate:
+    """What `llmcalc weights` prints."""
+    from llmcalc.estimate import memory
+
+    return memory.weights(model, weights)
+
+
+def estimate_fit(model: Model, plan: Deployment, *, ctx: int, batch: int = 1) -> Estimate:
+    """What `llmcalc fit` prints."""
+    from llmcalc.estimate import capacity
+    from llmcalc.plan import Workload
+
+    return capacity.fit(model, plan, Workload(ctx, batch))
+
+
+def estimate_decode(model: Model, plan: Deployment, *, ctx: int, batch: int = 1, method: str = "napkin") -> Estimate:
+    """What `llmcalc decode` prints."""
+    from llmcalc.estimate import decode
+    from llmcalc.plan import Workload
+
+    return decode.decode(model, plan, Workload(ctx, batch), method)
+
+
+def estimate_cost(
+    model: Model, plan: Deployment, *, ctx: int, batch: int = 1, prompt: int | None = None, output: int | None = None, **options: Any
+) -> Estimate:
+    """What `llmcalc cost` prints; `options`: method, utilization, owned."""
+    from llmcalc.estimate import cost
+    from llmcalc.plan import Workload
+
+    return cost.cost(model, plan, Workload(ctx, batch, prompt, output), **options)

@@ -1,0 +1,112 @@
+"""`llmcalc levers`: a service answers slowly; what helps, by how much, and what to check afterwards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llmcalc import units
+from llmcalc.commands import common as c
+from llmcalc.errors import UsageError
+from llmcalc.estimate import levers as estimator
+from llmcalc.present import Column, Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc levers -m meta-llama/Meta-Llama-3-8B -d h100-sxm --prompt 4k --output-tokens 300 -b 32
+
+  llmcalc levers -m Qwen/Qwen3-8B -d l40s --prompt 3000 --output-tokens 400 --rate 3 --goal ttft
+"""
+WORDS = {
+    "ttft": "most of the time goes before the first token: queue, prompt, prefix cache",
+    "tpot": "most of the time goes into writing: bytes read per token, batch, speculation",
+}
+
+
+def levers(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    prompt: c.PromptOption = None,
+    output_tokens: c.OutputTokensOption = "256",
+    cached: c.CachedOption = "0",
+    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="N", help="Concurrent sequences. [default: 1]")] = None,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Requests per replica instead of a batch: 3 (per second), 100/min.")] = None,
+    goal: Annotated[str, typer.Option("--goal", metavar="NAME", help="e2e (the whole answer), ttft, tpot or throughput.")] = "e2e",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """A service answers slowly: what each lever would change, best first."""
+    if goal not in estimator.GOALS:
+        raise UsageError("bad-value", f"goal {goal[:40]!r} is not one that llmcalc knows", f"use one of {', '.join(estimator.GOALS)}")
+    if batch is not None and rate is not None:
+        raise UsageError("bad-value", "--batch and --rate are two ways to say how much is going on", "give one of them")
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, prompt, at_most=c.DEFAULT_CTX // 4)
+    plan = c.deployment(
+        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
+        memory_utilization=memory_utilization,
+    )  # fmt: skip
+    state = estimator.State(
+        found, plan, tokens, units.tokens(output_tokens or "256", "output-tokens"), c.cached_tokens(cached, tokens),
+        c.whole_number(batch or "1", "batch"), None if rate is None else c.per_second(rate, "rate"),
+    )  # fmt: skip
+    estimate = estimator.diagnose(state, goal)
+    r = estimate.results
+    facts = (
+        Fact("e2e_s", "whole answer", r["e2e_s"], "s"),
+        Fact("ttft_s", "  TTFT", r["ttft_s"], "s"),
+        Fact("queue_s", "    queue", r["queue_s"], "s", rate is not None, note="mean, for random arrivals"),
+        Fact("prefill_s", "    prompt", r["prefill_s"], "s"),
+        Fact("decode_s", "  writing", r["decode_s"], "s", note=f"{state.output:,} tokens"),
+        Fact("tpot_s", "    TPOT", r["tpot_s"], "s"),
+        Fact("phase", "look first at", r["phase"], note=WORDS.get(r["phase"] or "", "")),
+        Fact("tokens_per_s", "tokens/s of the replica", r["tokens_per_s"], "tokens/s"),
+        Fact("batch", "sequences at once", r["batch"]),
+        Fact("max_batch", "  that fit", r["max_batch"]),
+        Fact("best_lever", "best lever", r["best_lever"], shown=False),
+    )
+    columns = (
+        Column("lever", "lever"),
+        Column("gain", f"× {goal}"),
+        Column("ttft_s", "TTFT", "s"),
+        Column("tpot_s", "TPOT", "s"),
+        Column("e2e_s", "answer", "s"),
+        Column("tokens_per_s", "tokens/s", "tokens/s"),
+        Column("max_batch", "fit"),
+        Column("devices", "devices"),
+        Column("check", "check afterwards"),
+        Column("fits", "fits", shown=False),
+    )
+    report = Report(
+        command="levers",
+        title=f"{found.id} on {plan.ranks} × {plan.device.id}: what would make it faster",
+        model=c.model_header(found),
+        hardware=c.hardware_header(plan),
+        inputs={"prompt_tokens": tokens, "output_tokens": state.output, "cached_tokens": state.cached, "batch": state.batch, "rate": state.rate, "goal": goal, **c.plan_inputs(plan)},
+        header=(c.model_line(found), c.hardware_line(plan), f"prompt {tokens:,} tokens · answer {state.output:,} · " + (f"{units.number(state.rate)} requests/s" if state.rate else f"batch {state.batch:,}")),
+        facts=facts,
+        columns=columns,
+        rows=estimate.rows,
+        assumptions=(*(text.replace("ctx ", "prompt ") for text in assumed), *estimate.assumptions),
+        warnings=estimate.warnings,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("levers", epilog=EXAMPLES)(levers)

@@ -1,0 +1,383 @@
+"""What an engine holds beside weights, and what it charges for a sequence: blocks, windows, states, layouts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from llmcalc.architecture import Attention, Entry, Layer, Model
+from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, GIB, Engine
+from llmcalc.errors import UsageError
+from llmcalc.estimate import layout, memory
+from llmcalc.figures import Figure, total
+from llmcalc.formulas import engines as f
+from llmcalc.formulas import memory as m
+from llmcalc.plan import Deployment
+
+WIDTH = 2
+"""Bytes per element of activations: engines compute in 16 bits."""
+
+
+def of(engine: Engine, name: str, value: Any, unit: str = "") -> Figure:
+    """A fact of an engine."""
+    return Figure(name, value, unit, f"engine {engine.name}")
+
+
+# ---- beside the weights -------------------------------------------------------------------------------------------
+
+
+def visible_bytes(plan: Deployment) -> Figure:
+    """Memory of one device as a program sees it. Errors: no-memory-size, wrong-engine."""
+    device = plan.device
+    if plan.engine.family == "mlx" and device.vendor != "Apple":
+        raise UsageError("wrong-engine", f"mlx runs on Apple's devices, not on {device.id}", "try --engine llama.cpp")
+    each = device.memory_usable_bytes
+    if each is None:
+        raise UsageError("no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'")
+    reported = Figure("reported_bytes", each, "B", f"{device.id}, as the driver reports it")
+    if device.vendor != "NVIDIA" or device.kind != "gpu":
+        return Figure("visible_bytes", each, "B", reported.origin)
+    return f.visible_bytes.of(
+        reported_bytes=reported,
+        driver_bytes=Figure("driver_bytes", DRIVER_BYTES, "B", "NVIDIA's driver"),
+        driver_share=Figure("driver_share", DRIVER_SHARE, "", "NVIDIA's driver"),
+    )
+
+
+def graph_count(sequences: int) -> int:
+    """Batch sizes that vLLM captures for mixed steps (up to twice the sequences and 512) and again for decode steps."""
+    sizes = [1, 2, 4, *range(8, 257, 8), *range(272, 513, 16)]
+    return sum(size <= min(2 * sequences, 512) for size in sizes) + sum(size <= sequences for size in sizes)
+
+
+def layer_widths(layer: Layer, hidden: int, tp: int) -> float:
+    """Elements per token that the products of a layer's mixer or MLP hold at once: every output and the widest input."""
+    found = 0.0
+    parts: dict[str, list[tuple[int, int]]] = {}
+    for weight in layer.all_weights:
+        if weight.columns > 1 and not layout.routed(weight) and weight.part in ("attention", "mlp", "shared experts"):
+            parts.setdefault(weight.part, []).append((weight.rows, weight.columns))
+    for shapes in parts.values():
+        cut = [width if width == hidden else width / tp for width in (*(rows for rows, _ in shapes), max(columns for _, columns in shapes))]
+        found = max(found, sum(cut))
+    return found
+
+
+def expert_shape(model: Model) -> tuple[int, int, int] | None:
+    """(experts per token, width in, width inside) of the widest mixture."""
+    found = []
+    for group in model.groups:
+        mlp = group.layer.mlp
+        down = [weight for weight in mlp.weights if layout.routed(weight) and weight.columns > 1] if mlp else []
+        if mlp and down:
+            found.append((mlp.top_k, down[-1].rows, down[-1].columns))
+    return max(found, key=lambda shape: shape[0] * (shape[1] + shape[2]), default=None)
+
+
+def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
+    """Peak of a step on one device: hidden states, workspaces, and the larger of a layer and the sampler."""
+    engine = plan.engine
+    hidden, vocab = model.stack.hidden, model.stack.vocab
+    tokens = Figure("tokens", plan.step_tokens(ctx), "tokens", "--max-num-batched-tokens" if plan.batched_tokens else f"engine {engine.name}, default")
+    width = Figure("bytes_per_element", WIDTH, "B", "16-bit activations")
+    rows = tokens.value if engine.whole_layers else plan.slots
+    logits = f.sampler_bytes.of(
+        sequences=Figure("sequences", rows, "", "--max-num-seqs" if plan.max_sequences else f"engine {engine.name}, default"),
+        vocab=Figure("vocab", vocab, "", memory.CONFIG),
+        bytes_per_logit=of(engine, "bytes_per_logit", engine.logit_bytes, "B"),
+    )
+    widest = max((layer_widths(group.layer, hidden, plan.tp) for group in model.groups), default=0)
+    forward = f.forward_bytes.of(tokens=tokens, widths=Figure("widths", widest, "elements", memory.CONFIG), bytes_per_element=width)
+    states = f.forward_bytes.of(as_name="hidden_bytes", tokens=tokens, widths=Figure("widths", 2 * hidden, "elements", memory.CONFIG), bytes_per_element=width)
+    shape = expert_shape(model)
+    workspace = Figure("workspace_bytes", 0, "B", "no mixture of experts")
+    if shape:
+        top_k, into, inner = shape
+        workspace = f.expert_workspace_bytes.of(
+            as_name="workspace_bytes",
+            tokens=tokens,
+            top_k=Figure("top_k", top_k, "", memory.CONFIG),
+            hidden=Figure("hidden", into, "", memory.CONFIG),
+            inner=Figure("inner", inner if plan.ep > 1 else inner / plan.tp, "", memory.CONFIG),
+            bytes_per_element=width,
+        )
+        if not engine.keeps_workspaces:
+            forward = total("forward_bytes", "B", (forward, workspace))
+            workspace = Figure("workspace_bytes", 0, "B", f"freed before sampling by {engine.name}")
+    return f.activation_bytes.of(hidden_bytes=states, workspace_bytes=workspace, forward_bytes=forward, sampler_bytes=logits)
+
+
+def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
+    """What the engine holds on one device beside weights and cache."""
+    engine = plan.engine
+    found: dict[str, Figure] = {}
+    if not engine.static:
+        found["activations"] = activation(model, plan, ctx)
+    if engine.graphs:
+        found["CUDA graphs"] = f.graph_bytes.of(
+            fixed_bytes=of(engine, "fixed_bytes", 0.25 * GIB, "B"),
+            graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
+            bytes_per_graph=of(engine, "bytes_per_graph", 0.009 * GIB, "B"),
+        )
+    found["other buffers"] = of(engine, "other_bytes", engine.other_bytes[plan.ranks > 1], "B")
+    return found
+
+
+# ---- one sequence -------------------------------------------------------------------------------------------------
+
+
+def entry_bytes(engine: Engine, mixer: Attention, entry: Entry, layers: int, plan: Deployment) -> Figure:
+    """Bytes per cache entry of alike layers in the engine's own layout."""
+    args = {name: Figure(name, value, "", memory.CONFIG) for name, value in entry.args}
+    if engine.packed and mixer.kind == "mla-sparse":
+        layers_figure = Figure("layers", layers, "", memory.CONFIG)
+        if entry.formula is m.index_bytes_per_token:
+            return f.packed_index_bytes.of(args, layers=layers_figure)
+        if plan.kv.name == "fp8":
+            return f.packed_latent_bytes.of(args, layers=layers_figure)
+    return memory.entry_bytes(entry, layers, plan.kv)
+
+
+def state_bytes(mixer: Attention, layers: int, model: Model, plan: Deployment) -> list[Figure]:
+    """States of one sequence in the dtypes that the engine keeps them in."""
+    from llmcalc.formats import FORMATS
+
+    plain = FORMATS["fp32"] if plan.engine.conv_fp32 else memory.state_format(model, plan.kv)
+    return memory.state_figures(mixer, layers, plain)
+
+
+def sequence_bytes(model: Model, plan: Deployment, ctx: Figure) -> Figure:
+    """What the engine charges for a sequence of `ctx` tokens, over all ranks that hold a part of it."""
+    engine = plan.engine
+    if engine.nominal:
+        return layout.sequence_bytes(model, plan, ctx)
+    if engine.grouped and (groups := Groups.of(model, plan)):
+        return groups.sequence_bytes(plan, ctx)
+    caches: list[Figure] = []
+    states: list[Figure] = []
+    for mixer, layers in memory.mixers(model):
+        copies = layout.kv_replication(mixer, plan)
+        for entry in mixer.entries:
+            if entry.stored:
+                held = m.cache_bytes.of(
+                    as_name=f"{mixer.kind}_cache_bytes",
+                    bytes_per_token=entry_bytes(engine, mixer, entry, layers, plan),
+                    cached_tokens=charged(entry, plan, ctx),
+                )
+                split = engine.whole_layers or copies.value == 1
+                caches.append(held if split else m.replicated_bytes.of(as_name=held.name, held_bytes=held, copies=copies))
+        states += state_bytes(mixer, layers, model, plan)
+    if engine.state_ratio and caches and states:
+        return f.split_pool_bytes.of(
+            cache_bytes=total("cache_bytes", "B", tuple(caches)),
+            state_bytes=total("state_bytes", "B", tuple(states)),
+            state_ratio=of(engine, "state_ratio", engine.state_ratio),
+            slots=of(engine, "slots", engine.state_blocks),
+        )
+    return total("kv_bytes_per_sequence", "B", (*caches, *states))
+
+
+def charged(entry: Entry, plan: Deployment, ctx: Figure) -> Figure:
+    """Cache entries that an engine without equal blocks keeps of a sequence."""
+    engine = plan.engine
+    block = of(engine, "block_tokens", engine.block_tokens, "tokens")
+    if entry.tokens is not None or engine.windows == "full" or entry.window is None:
+        kept = Figure("cached_tokens", entry.tokens, "tokens", memory.CONFIG) if entry.tokens is not None else ctx
+        kept = f.padded_tokens.of(tokens=kept, block_tokens=block)
+    elif engine.windows == "cells":
+        kept = f.window_cells.of(
+            ctx_tokens=ctx,
+            window_tokens=Figure("window_tokens", entry.window, "tokens", memory.CONFIG),
+            batched_tokens=of(engine, "batched_tokens", plan.step_tokens(ctx.value), "tokens"),
+            block_tokens=block,
+        )
+    elif engine.windows == "share":
+        kept = f.window_share_tokens.of(ctx_tokens=ctx, ratio=of(engine, "ratio", 0.8))
+    else:
+        kept = f.padded_tokens.of(tokens=memory.cached(entry, ctx), block_tokens=block)
+    if entry.ratio > 1 and entry.window is None:
+        kept = m.compressed_entries.of(ctx_tokens=kept, ratio=Figure("ratio", entry.ratio, "", memory.CONFIG))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Alike layers on one rank: bytes per token, or per sequence for states, of one layer."""
+
+    kind: str
+    """full, window, chunked, fixed (another input's tokens) or state."""
+    layers: int
+    unit_bytes: float
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How vLLM cuts a rank's pool: every layer's block has equal bytes, and layers go in groups of equal size."""
+
+    groups: tuple[Group, ...]
+    page_bytes: float
+    """Bytes of a block in one layer."""
+    size: int
+    """Layers of a group."""
+    block_tokens: tuple[int, ...]
+    """Tokens of a block, group by group; 0 for states."""
+
+    @classmethod
+    def of(cls, model: Model, plan: Deployment) -> Groups | None:
+        """None where nothing is cached. [vllm-project/vllm v1/core/kv_cache_utils.py @001cabc]"""
+        found = tuple(_groups(model, plan))
+        if not found:
+            return None
+        block = plan.engine.block_tokens
+        attention = [group for group in found if group.kind != "state"]
+        if len({(group.kind, group.window) for group in found}) == 1 and attention:
+            # One kind alone: layers of unlike width share a block.
+            page = sum(group.layers * group.unit_bytes for group in found) * block
+            merged = Group(found[0].kind, 1, page / block, found[0].window)
+            return cls((merged,), page, 1, (block,))
+        states = max((group.unit_bytes for group in found if group.kind == "state"), default=0)
+        if states and attention:
+            least = min(group.unit_bytes for group in attention)
+            block = max(block, -(-math.ceil(states / least) // block) * block)
+        page = max([states, *(group.unit_bytes * block for group in attention)])
+        layers = [group.layers for group in found]
+        size = max(layers) if max(layers) < 1.5 * min(layers) else min(layers)
+        tokens = tuple(0 if group.kind == "state" else max(1, math.floor(page / group.unit_bytes)) for group in found)
+        return cls(found, page, size, tokens)
+
+    @property
+    def number(self) -> int:
+        """Groups, each with a block table of its own."""
+        return sum(-(-group.layers // self.size) for group in self.groups)
+
+    def blocks(self, plan: Deployment, group: Group, block_tokens: int, ctx: Figure) -> Figure:
+        """Blocks that a sequence takes in one of the groups."""
+        engine = plan.engine
+        if group.kind == "state":
+            return of(engine, "blocks", engine.state_blocks, "blocks")
+        block = of(engine, "block_tokens", block_tokens, "tokens")
+        if group.kind in ("window", "chunked"):
+            chosen = f.window_blocks if group.kind == "window" else f.chunk_blocks
+            return chosen.of(
+                as_name="blocks",
+                ctx_tokens=ctx,
+                window_tokens=Figure("window_tokens", group.window, "tokens", memory.CONFIG),
+                batched_tokens=Figure("batched_tokens", plan.step_tokens(ctx.value), "tokens", "--max-num-batched-tokens, or the engine's default"),
+                block_tokens=block,
+            )
+        tokens = ctx if group.kind == "full" else Figure("ctx_tokens", group.window, "tokens", memory.CONFIG)
+        return f.full_blocks.of(as_name="blocks", ctx_tokens=tokens, block_tokens=block)
+
+    def sequence_bytes(self, plan: Deployment, ctx: Figure) -> Figure:
+        """Bytes of a sequence over the ranks of one replica of the cache."""
+        parts = [
+            f.grouped_bytes.of(
+                as_name=f"{group.kind}_block_bytes",
+                blocks=self.blocks(plan, group, block, ctx),
+                groups=Figure("groups", -(-group.layers // self.size), "", memory.CONFIG),
+                layers_per_group=Figure("layers_per_group", self.size, "", memory.CONFIG),
+                page_bytes=Figure("page_bytes", self.page_bytes, "B", memory.CONFIG),
+                ranks=Figure("ranks", plan.tp * plan.pp, "", layout.LAYOUT),
+            )
+            for group, block in zip(self.groups, self.block_tokens, strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else total("kv_bytes_per_sequence", "B", tuple(parts))
+
+
+def _groups(model: Model, plan: Deployment) -> list[Group]:
+    engine = plan.engine
+    kinds: dict[tuple[str, int, float], int] = {}
+    for mixer, layers in memory.mixers(model):
+        held = -(-layers // plan.pp)
+        copies = layout.kv_replication(mixer, plan).value
+        per_kind: dict[tuple[str, int], float] = {}
+        for entry in mixer.entries:
+            if not entry.stored:
+                continue
+            kind = "fixed" if entry.tokens is not None else "full" if entry.window is None else "chunked" if mixer.kind == "chunked" else "window"
+            each = entry_bytes(engine, mixer, entry, 1, plan).value * copies / plan.tp / entry.ratio
+            key = (kind, entry.tokens or entry.window or 0)
+            per_kind[key] = per_kind.get(key, 0) + each
+        for (kind, span), each in per_kind.items():
+            kinds[kind, span, each] = kinds.get((kind, span, each), 0) + held
+        states = sum(figure.value for figure in state_bytes(mixer, 1, model, plan))
+        if states:
+            kinds["state", 0, states / plan.tp] = kinds.get(("state", 0, states / plan.tp), 0) + held
+    return [Group(kind, layers, each, span) for (kind, span, each), layers in kinds.items()]
+
+
+# ---- what the engine would say ------------------------------------------------------------------------------------
+
+
+def capacity_tokens(model: Model, plan: Deployment, ctx: int, budget: float, exact: float) -> int:
+    """Cached tokens as the engine counts them."""
+    engine = plan.engine
+    per_rank = budget / plan.ranks
+    if engine.grouped and (groups := Groups.of(model, plan)):
+        blocks = max(0, math.floor(per_rank / (groups.page_bytes * groups.size)))
+        if len(groups.groups) == 1 and groups.block_tokens[0]:
+            return blocks * groups.block_tokens[0] * plan.dp
+        if engine.log_groups:
+            return blocks // groups.number * min(tokens for tokens in groups.block_tokens if tokens) * plan.dp if any(groups.block_tokens) else 0
+    return max(0, math.floor(exact * ctx))
+
+
+def log_lines(plan: Deployment, ctx: int, tokens: int, concurrency: float, budget: float) -> tuple[str, ...]:
+    """What the engine prints at start-up, per device."""
+    each = budget / plan.ranks / GIB
+    if plan.engine.family == "vllm":
+        return (
+            f"Available KV cache memory: {each:.2f} GiB",
+            f"GPU KV cache size: {tokens // plan.dp:,} tokens",
+            f"Maximum concurrency for {ctx:,} tokens per request: {concurrency / plan.dp:.2f}x",
+        )
+    if plan.engine.family == "sglang":
+        return (f"KV Cache is allocated. #tokens: {tokens // plan.dp}", f"max_total_num_tokens={tokens // plan.dp}, context_len={ctx}")
+    return ()
+
+
+def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
+    """The command that starts the engine with these settings."""
+    engine, name = plan.engine, model.id
+    slots = plan.max_sequences or batch
+    plain = memory.state_format(model, plan.kv)
+    quantised = plan.kv.name not in ("fp32", "bf16", "fp16") and plan.kv.name != plain.name
+    parts: list[tuple[str, object, bool]]
+    if engine.family == "vllm":
+        words = ["vllm serve", name]
+        parts = [
+            ("--max-model-len", ctx, True), ("--gpu-memory-utilization", f"{plan.share:g}", True), ("--max-num-seqs", max(1, slots), slots < plan.slots),
+            ("--max-num-batched-tokens", plan.batched_tokens, bool(plan.batched_tokens)), ("--tensor-parallel-size", plan.tp, plan.tp > 1),
+            ("--pipeline-parallel-size", plan.pp, plan.pp > 1), ("--data-parallel-size", plan.dp, plan.dp > 1), ("--kv-cache-dtype", plan.kv.name, quantised),
+            ("--enable-expert-parallel", "", plan.ep > 1),
+        ]  # fmt: skip
+    elif engine.family == "sglang":
+        words = ["python -m sglang.launch_server --model-path", name]
+        kv = {"fp8": "fp8_e4m3"}.get(plan.kv.name, plan.kv.name)
+        parts = [
+            ("--context-length", ctx, True), ("--mem-fraction-static", f"{plan.share:g}", True), ("--max-running-requests", plan.max_sequences, bool(plan.max_sequences)),
+            ("--chunked-prefill-size", plan.batched_tokens, bool(plan.batched_tokens)), ("--tp-size", plan.tp, plan.tp > 1), ("--pp-size", plan.pp, plan.pp > 1),
+            ("--ep-size", plan.ep, plan.ep > 1), ("--kv-cache-dtype", kv, quantised),
+        ]  # fmt: skip
+    elif engine.family == "llama.cpp":
+        words = ["llama-server -hf", name]
+        parts = [
+            ("-c", ctx * slots, True), ("-np", slots, True), ("--no-kv-unified", "", slots > 1), ("-ub", plan.batched_tokens, bool(plan.batched_tokens)), ("-ngl", 99, True),
+            ("-ctk", plan.kv.name, quantised), ("-ctv", plan.kv.name, quantised),
+        ]  # fmt: skip
+    elif engine.family == "trt-llm":
+        words = ["trtllm-serve", name]
+        parts = [
+            ("--max_seq_len", ctx, True), ("--kv_cache_free_gpu_memory_fraction", f"{plan.share:g}", True), ("--max_batch_size", plan.max_sequences, bool(plan.max_sequences)),
+            ("--max_num_tokens", plan.batched_tokens, bool(plan.batched_tokens)), ("--tp_size", plan.tp, plan.tp > 1), ("--pp_size", plan.pp, plan.pp > 1), ("--ep_size", plan.ep, plan.ep > 1),
+        ]  # fmt: skip
+    elif engine.family == "ollama":
+        kv = f" OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE={plan.kv.name}" if quantised else ""
+        return f"OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={slots}{kv} ollama serve"
+    elif engine.family == "mlx":
+        words, parts = ["mlx_lm.server --model", name], []
+    else:
+        return ""
+    return " ".join([*words, *(f"{flag} {value}".strip() for flag, value, given in parts if given)])

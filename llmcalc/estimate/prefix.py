@@ -1,0 +1,170 @@
+"""What sharing, paging and moving caches saves: prefix cache, blocks against reservations, offload against computing again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llmcalc.architecture import Model
+from llmcalc.estimate import Estimate, capacity, layout, prefill, serving
+from llmcalc.figures import Figure
+from llmcalc.formulas import memory as m
+from llmcalc.formulas import serving as f
+from llmcalc.plan import Deployment
+from llmcalc.units import rate
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Sequences of `prompt` tokens whose first `prefix` are common; answers of `output`; cached histories of `users` in turn.
+
+    `zipf`: exponent of the users' popularity (0: all alike). `affine`: a user's turns go to the same replica.
+    """
+
+    sequences: int
+    prefix: int
+    prompt: int
+    output: int = 0
+    block: int = 16
+    users: int = 0
+    zipf: float = 0
+    replicas: int = 1
+    affine: bool = True
+    reserved: int | None = None
+    host_bytes_per_s: float = 50e9
+    mfu: float = 1.0
+
+
+def popularity(users: int, exponent: float) -> list[tuple[float, int]]:
+    """(share of the requests of each, users alike) of a Zipf law; ranks beyond 1,000 are put together by tens of percents."""
+    groups: list[tuple[float, int]] = []
+    rank = 1
+    while rank <= users:
+        count = 1 if rank < 1000 or not exponent else max(1, rank // 100)
+        count = users if not exponent else min(count, users - rank + 1)
+        groups.append(((rank + (count - 1) / 2) ** -exponent, count))
+        rank += count
+    whole = sum(weight * count for weight, count in groups)
+    return [(weight / whole, count) for weight, count in groups]
+
+
+def lru_hit_rate(groups: Sequence[tuple[float, int]], places: float) -> float:
+    """Share of requests that an LRU cache of `places` entries answers. Ref: Che, Tung and Wang 2002; exact for even popularity.
+
+    An entry is there if it was asked for within the time T in which `places` different ones are.
+    """
+    if places <= 0:
+        return 0.0
+    if places >= sum(count for _, count in groups):
+        return 1.0
+
+    def kept(age: float) -> float:
+        return sum(count * -math.expm1(-share * age) for share, count in groups)
+
+    low, high = 0.0, 1.0
+    while kept(high) < places:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if kept(middle) >= places else (middle, high)
+    return sum(share * count * -math.expm1(-share * high) for share, count in groups)
+
+
+def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
+    """Prefix cache, paging and offload of one deployment."""
+
+    def figure(name: str, value: Any, origin: str = "", unit: str = "tokens") -> Figure:
+        return Figure(name, value, unit, origin)
+
+    count = figure("sequences", what.sequences, "--sequences", "")
+    prefix, prompt, block = figure("prefix_tokens", what.prefix, "--prefix"), figure("prompt_tokens", what.prompt, "--prompt"), figure("block_tokens", what.block, "--block")
+    one = layout.sequence_bytes(model, plan, figure("ctx_tokens", what.prompt))
+    per_token = one.value / what.prompt  # exact where every layer keeps every token; else the mean over the prompt
+    shared = f.shared_tokens.of(prefix_tokens=prefix, block_tokens=block)
+    computed = f.prefilled_tokens.of(sequences=count, prompt_tokens=prompt, shared_tokens=shared)
+    tail = f.block_slots(what.prompt - shared.value, what.block)
+    slots = shared.value + what.sequences * tail
+    ideal_tokens = f.prefilled_tokens(what.sequences, what.prompt, what.prefix)
+
+    timed = serving.derated(plan, what.mfu, 1)
+    cold = prefill.length(prefill.terms(model, timed, what.prompt))
+    cached = min(shared.value, what.prompt - 1)
+    warm = prefill.length(prefill.terms(model, timed, what.prompt, cached))
+    warnings = []
+    if cold.value is None:
+        warnings.append(f"ttft_cold_s, ttft_warm_s, recompute_s: {cold.origin}")
+    # The pool that is left for histories.
+    budget = capacity.ledger(model, plan, 1)["kv_budget_bytes"].value
+    results: dict[str, Any] = {
+        "sequences": what.sequences,
+        "prefix_tokens": what.prefix,
+        "shared_tokens": shared.value,
+        "prefilled_tokens_without": what.sequences * what.prompt,
+        "prefilled_tokens_ideal": ideal_tokens,
+        "prefilled_tokens": computed.value,
+        "kv_bytes_without": whole(what.sequences * one.value),
+        "kv_bytes_ideal": whole(ideal_tokens * per_token),
+        "kv_bytes": whole(slots * per_token),
+        "ttft_cold_s": cold.value,
+        "ttft_warm_s": warm.value,
+        "prefill_saved_share": 1 - computed.value / (what.sequences * what.prompt),
+    }
+    figures = {"prefilled_tokens": computed}
+    # ---- histories of many users
+    if what.users:
+        size = layout.sequence_bytes(model, plan, figure("ctx_tokens", f.block_slots(what.prompt, what.block))).value
+        places = max(0.0, budget) / size
+        # Affine routing makes one pool of all; random routing makes every replica see all users, and only one holds the last turn.
+        groups = popularity(what.users, what.zipf)
+        affine, random = lru_hit_rate(groups, places * what.replicas), f.routed_hit_rate(lru_hit_rate(groups, places), what.replicas)
+        hit = affine if what.affine else random
+        results |= {
+            "working_set_bytes": whole(what.users * size),
+            "pool_bytes": whole(max(0.0, budget) * what.replicas),
+            "hit_rate": hit,
+            "hit_rate_affine": affine,
+            "hit_rate_random": random,
+            "prefill_time_mean_s": None if cold.value is None else hit * warm.value + (1 - hit) * cold.value,
+        }
+    # ---- paging
+    mean = what.prompt + what.output / 2
+    longest = what.reserved or what.prompt + what.output
+    held = layout.sequence_bytes(model, plan, figure("ctx_tokens", mean)).value
+    paged = m.max_batch_exact(budget, held / (1 - f.paged_waste(mean, what.block)))
+    reserved = m.max_batch_exact(budget, layout.sequence_bytes(model, plan, figure("ctx_tokens", longest)).value)
+    results |= {
+        "mean_tokens": mean,
+        "paged_waste": f.paged_waste(mean, what.block),
+        "reserved_tokens": longest,
+        "reserved_waste": f.reserved_waste(mean, longest),
+        "paged_batch": max(0, math.floor(paged)),
+        "reserved_batch": max(0, math.floor(reserved)),
+    }
+    # ---- offload
+    moved = Figure("moved_bytes", one.value, "B", one.origin, one.formula, one.inputs)
+    fetch = f.transfer_s.of(as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "--host-bandwidth", "B/s"))
+    figures["fetch_s"] = fetch
+    results |= {"offload_bytes": whole(one.value), "fetch_s": fetch.value, "recompute_s": cold.value, "fetch_faster": None, "break_even_bytes_per_s": None}
+    if cold.value is not None:
+        even = f.break_even_link.of(as_name="break_even_bytes_per_s", moved_bytes=moved, recompute_s=cold)
+        figures["break_even_bytes_per_s"] = even
+        results |= {"fetch_faster": cold.value / fetch.value, "break_even_bytes_per_s": even.value}
+    return Estimate(
+        results,
+        figures,
+        assumptions=(
+            f"blocks of {what.block} tokens: only whole blocks are shared, and a sequence's own tokens fill blocks of its own",
+            "the shared prefix saves prefill and memory; each sequence still reads it at every step, so TPOT does not fall",
+            *((f"{what.users:,} users come back {'evenly' if not what.zipf else f'by a Zipf law of exponent {what.zipf:g}'}, their histories kept LRU",) if what.users else ()),
+            f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
+            f"host memory at {rate(what.host_bytes_per_s)} (--host-bandwidth); prefill at {what.mfu:.0%} of the compute rate",
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def whole(value: float) -> int:
+    """Bytes are whole."""
+    return round(value)
