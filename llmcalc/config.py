@@ -144,7 +144,7 @@ class Config:
         """One number under several names, of which a file may hold more than one: they must not contradict each other."""
         value = self.count(*names, least=least, most=most)
         for name in names:
-            if self.has(name) and self.raw.get(name) != value:
+            if self.raw.get(name) not in (None, value):
                 raise self.fail(name, self.raw.get(name), f"equal to {names[0]} ({value})")
         self.dismiss(*names)
         return value

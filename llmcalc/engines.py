@@ -48,8 +48,8 @@ class Engine:
     keeps_workspaces: bool = False
     graphs: bool = False
     """CUDA graphs are taken from the budget."""
-    other_bytes: tuple[float, float] = (0, 0)
-    """Context, communication, margin: (one device, several)."""
+    other_bytes: tuple[float, float, float] = (0, 0, 0)
+    """Context, communication, margin: (one device, several, several over NVLink)."""
     packed: bool = False
     """Sparse MLA in fp8 is 656 B per token and layer; its indexer takes 132 B in any format."""
     conv_fp32: bool = False
@@ -68,7 +68,7 @@ class Engine:
 def _vllm(name: str, source: str, **facts: object) -> Engine:
     base: dict[str, object] = {
         "nominal": False, "utilization": 0.9, "block_tokens": 16, "windows": "step", "grouped": True, "packed": True,
-        "batched": (2048, 8192), "sequences": (256, 1024), "logit_bytes": 38, "other_bytes": (0.13 * GIB, 0.54 * GIB),
+        "batched": (2048, 8192), "sequences": (256, 1024), "logit_bytes": 38, "other_bytes": (0.13 * GIB, 0.45 * GIB, 0.75 * GIB),
         "log_groups": True, "vendors": ("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
     }  # fmt: skip
     return Engine(name, source=source, **(base | facts))  # type: ignore[arg-type]
@@ -80,46 +80,46 @@ _ROWS = (
     _vllm(
         "vllm",
         "vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share 0.92 and graphs in the budget by start-up logs",
-        utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.95 * GIB), **_RECENT,
+        utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.45 * GIB, 0.95 * GIB), **_RECENT,
     ),
     _vllm(
         "vllm@0.16",
         "vLLM 0.16 to 0.21: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
-        other_bytes=(0.27 * GIB, 2.10 * GIB), **_RECENT,
+        other_bytes=(0.27 * GIB, 0.45 * GIB, 2.10 * GIB), **_RECENT,
     ),
     _vllm("vllm@0.8", "vLLM 0.8 to 0.15 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md"),
     _vllm(
         "vllm@0.4",
         "vLLM before 0.8 (V0), without chunked prefill: vllm-project/vllm issue 10517",
-        batched=(0, 0), sequences=(256, 256), windows="full", grouped=False,
+        batched=(0, 0), sequences=(256, 256), windows="full", grouped=False, other_bytes=(0.2 * GIB, 0.5 * GIB, 0.5 * GIB),
     ),
     Engine(
         "sglang",
         nominal=False, static=True, utilization=0.88, windows="share", state_ratio=0.9, state_blocks=3, packed=True,
-        batched=(2048, 8192), sequences=(24, 256), other_bytes=(0.5 * GIB, 0.5 * GIB), vendors=("NVIDIA", "AMD", "Huawei"),
+        batched=(2048, 8192), sequences=(24, 256), other_bytes=(0.5 * GIB,) * 3, vendors=("NVIDIA", "AMD", "Huawei"),
         source="sgl-project/sglang srt/server_args.py @469c63e: memory settings, swa_full_tokens_ratio, mamba_full_memory_ratio",
     ),
     Engine(
         "llama.cpp",
         nominal=False, block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), logit_bytes=4,
-        other_bytes=(1.1 * GIB, 1.1 * GIB),
+        other_bytes=(1.1 * GIB,) * 3,
         source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp; llama_params_fit keeps 1024 MiB free; compute buffer of a micro-batch's logits by logs",
     ),
     Engine(
         "trt-llm",
         nominal=False, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
-        logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB), vendors=("NVIDIA",),
+        logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB), vendors=("NVIDIA",),
         source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, tokens_per_block, max_num_tokens; buffers estimated",
     ),
     Engine(
         "ollama",
         nominal=False, block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), logit_bytes=4,
-        other_bytes=(0.55 * GIB, 0.55 * GIB),
+        other_bytes=(0.55 * GIB,) * 3,
         source="ollama/ollama issues 10911 and 9246: every slot of OLLAMA_NUM_PARALLEL holds a whole context; 457 MiB kept free",
     ),
     Engine(
         "mlx",
-        nominal=False, block_tokens=256, batched=(2048, 2048), logit_bytes=4, other_bytes=(0.25 * GIB, 0.25 * GIB), vendors=("Apple",),
+        nominal=False, block_tokens=256, batched=(2048, 2048), logit_bytes=4, other_bytes=(0.25 * GIB,) * 3, vendors=("Apple",),
         source="ml-explore/mlx-lm models/cache.py: caches grow by 256 tokens; Metal's default limit of the unified memory",
     ),
 )  # fmt: skip

@@ -73,9 +73,10 @@ class Deployment:
         return (self.device.memory_usable_bytes or 0) >= LARGE_BYTES and "a100" not in self.device.id
 
     def step_tokens(self, ctx: Any) -> Any:
-        """Tokens of a step; an engine that reads whole prompts takes as many as a context has."""
-        asked = self.engine.batched[self.large] if self.batched_tokens is None else self.batched_tokens
-        return asked or (larger(ctx, 2048) if self.engine.batched[self.large] == 0 else 1)
+        """Tokens of a step; an engine that reads whole prompts takes as many as a context has, up to 32k."""
+        if self.batched_tokens is not None:
+            return self.batched_tokens
+        return self.engine.batched[self.large] or larger(2048, ctx * (ctx <= 32768))
 
     @property
     def slots(self) -> int:

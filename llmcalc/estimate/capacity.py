@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+from llmcalc import engines
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, layout, policy
+from llmcalc.estimate import Estimate, layout, memory, policy
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import engines as e
 from llmcalc.formulas import memory as f
@@ -112,25 +114,33 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
     used = whole(work.batch * value["kv_bytes_per_sequence"])
     rows = [
         {"item": f"memory of {plan.ranks} × {plan.device.id}", "bytes": whole(value["memory_bytes"])},
-        {"item": "kept free by the engine", "bytes": whole(value["usable_bytes"] + value["reserve_bytes"] - value["memory_bytes"])},
+        *engine_rows(model, plan, work.ctx, value),
         {"item": "reserve", "bytes": whole(-value["reserve_bytes"])},
         {"item": f"weights in {plan.weights.name}", "bytes": whole(-value["weight_bytes"])},
         {"item": f"KV of {work.batch:,} × {work.ctx:,} tokens in {plan.kv.name}", "bytes": -used},
         {"item": "left", "bytes": whole(budget - used)},
     ]
+    tokens = policy.capacity_tokens(model, plan, work.ctx, budget, exact)
     results = {
         "memory_bytes": whole(value["memory_bytes"]),
         "usable_bytes": whole(value["usable_bytes"]),
         "reserve_bytes": whole(value["reserve_bytes"]),
         "weight_bytes": whole(value["weight_bytes"]),
         "kv_budget_bytes": whole(budget),
-        "kv_capacity_tokens": max(0, math.floor(exact * work.ctx)),
+        "kv_capacity_tokens": tokens,
         "kv_bytes_per_sequence": whole(value["kv_bytes_per_sequence"]),
         "max_batch": batch,
         "max_batch_exact": exact,
         "max_ctx_tokens": longest,
         "fits": fits,
+        "engine_bytes": whole(held_bytes(plan, value)),
+        "needed_bytes": whole(needed),
+        "batched_tokens": None if plan.engine.nominal else plan.step_tokens(work.ctx),
+        "max_sequences": None if plan.engine.nominal else plan.slots,
+        "log": list(policy.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
+        "start_command": policy.start_command(model, plan, work.ctx, max(batch, 1)) or None,
     }
+    warnings += engine_warnings(model, plan, batch)
     return Estimate(
         results=results,
         figures={"max_batch_exact": found["max_batch_exact"]},
@@ -138,6 +148,62 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
         assumptions=(memory_words(plan),),
         warnings=tuple(warnings),
     )
+
+
+def held_bytes(plan: Deployment, value: dict[str, Any]) -> float:
+    """What the running engine takes of all devices: a pool engine takes its share whatever the model needs."""
+    held: float = value["memory_bytes"] if plan.engine.of_free else value["memory_bytes"] * plan.share
+    return held - value["reserve_bytes"]
+
+
+def engine_rows(model: Model, plan: Deployment, ctx: int, value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The ledger between the memory and the weights."""
+    if plan.engine.nominal:
+        return [{"item": "kept free by the engine", "bytes": whole(value["usable_bytes"] + value["reserve_bytes"] - value["memory_bytes"])}]
+    beside = {f"{item}, {plan.engine.name}": figure.value * plan.ranks for item, figure in policy.overheads(model, plan, ctx).items()}
+    driver = value["memory_bytes"] - policy.visible_bytes(plan).value * plan.ranks
+    free = value["memory_bytes"] - value["usable_bytes"] - value["reserve_bytes"] - driver - sum(beside.values())
+    items = {"kept by the driver": driver, f"kept free, {plan.engine.name} takes {plan.share:.3g} of it": free} | beside
+    return [{"item": item, "bytes": whole(-bytes_)} for item, bytes_ in items.items()]
+
+
+def engine_warnings(model: Model, plan: Deployment, batch: int) -> list[str]:
+    """What the figures of an engine leave out."""
+    if plan.engine.nominal:
+        return ["engine, log, start_command, batched_tokens and max_sequences: napkin is nobody's engine"]
+    found = []
+    if batch > plan.slots > 1:
+        found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs {plan.slots:,} at a time unless --max-num-seqs says otherwise")
+    if model.towers and plan.engine.family in ("vllm", "sglang", "trt-llm"):
+        found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
+    if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
+        found.append("a sequence has a fixed part and one per token here: tokens of cache hold for sequences of this length alone")
+    return found
+
+
+def by_engine(model: Model, plan: Deployment, work: Workload) -> list[dict[str, Any]]:
+    """What each engine with its own defaults would keep for the cache on the same devices."""
+    found = []
+    for name in engines.names():
+        engine = engines.find(name)
+        if engine.vendors and plan.device.vendor not in engine.vendors:
+            continue
+        other = replace(plan, engine=engine, utilization=None, reserve_bytes=0) if name != plan.engine.name else plan
+        try:
+            held = ledger(model, other, work.ctx)
+        except UsageError:
+            continue
+        budget, exact = held["kv_budget_bytes"].value, max(0, held["max_batch_exact"].value)
+        found.append(
+            {
+                "item": f"for the cache under {name}",
+                "bytes": whole(max(0, budget)),
+                "engine": name,
+                "kv_capacity_tokens": policy.capacity_tokens(model, other, work.ctx, budget, exact),
+                "max_batch": math.floor(exact / other.dp) * other.dp,
+            }
+        )
+    return found
 
 
 def memory_words(plan: Deployment) -> str:

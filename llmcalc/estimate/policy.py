@@ -120,7 +120,8 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
             graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
             bytes_per_graph=of(engine, "bytes_per_graph", 0.009 * GIB, "B"),
         )
-    found["other buffers"] = of(engine, "other_bytes", engine.other_bytes[plan.ranks > 1], "B")
+    linked = plan.device.link is not None and "NVLink" in plan.device.link.type
+    found["other buffers"] = of(engine, "other_bytes", engine.other_bytes[0 if plan.ranks == 1 else 1 + linked], "B")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, decode, layout, memory, prefill
+from llmcalc.estimate import capacity, decode, layout, memory, policy, prefill
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing, time
 from llmcalc.plan import Deployment, Workload
@@ -19,6 +19,7 @@ from llmcalc.traffic import Request
 
 TABLE = 4096  # tokens per step that are tabulated; beyond, every expert is touched and time grows in a straight line
 FAR = 2**20
+PAGES = tuple(4**k for k in range(5, 10))  # 1k to 256k tokens
 
 
 def derated(plan: Deployment, mfu: float, mbu: float) -> Deployment:
@@ -147,7 +148,7 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
         return float(layout.sequence_bytes(model, at, Figure("ctx_tokens", ctx), reads=True).value / bandwidth)
 
     def held(ctx: float) -> float:
-        return float(layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
+        return float(policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
 
     p16 = decode.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
     p = decode.compute_rate(at.device, at.weights).value
@@ -166,7 +167,8 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
         prompt_token_s=time.compute_s(memory.active_params(model) - head, 1, p, ranks),
         head_s=time.compute_s(head, 1, p, ranks),
         kv_s=Piecewise(kv_s, edges),
-        held_bytes=Piecewise(held, edges),
+        # An engine's pages: straight between lengths that are whole blocks of every size in use.
+        held_bytes=Piecewise(held, edges if plan.engine.nominal else sorted({*edges, *PAGES})),
         attention_s=Piecewise(attention_s, edges, quadratic=True),
         budget_bytes=found["kv_budget_bytes"].value,
         block_tokens=plan.engine.block_tokens,

@@ -126,7 +126,7 @@ def simulate(rates: Rates, requests: Iterable[Request], *, max_batch: int, chunk
     held_at, held_slope = rates.held_bytes, rates.held_bytes.slope
     slack, memory = rates.block_tokens - 1, rates.budget_bytes
     # Lengths at which a sequence's reads or its memory (which is `slack` tokens ahead) change their slope.
-    edges = sorted({edge - ahead for edge in rates.kv_s.edges for ahead in (0, slack) if edge})
+    edges = sorted({*filter(None, rates.kv_s.edges), *(edge - slack for edge in rates.held_bytes.edges if edge > slack)})
     heap: list[tuple[int, int, int, _Sequence, bool]] = []
     waiting: deque[_Sequence] = deque()
     reading: deque[_Sequence] = deque()

@@ -67,6 +67,12 @@ def _canvas(
 
     left, right, bottom, top = box
     canvas = plotille.Canvas(width, height, xmin=left, ymin=bottom, xmax=right, ymax=top)
+
+    def cell(x: float, y: float) -> tuple[int, int]:
+        return int((x - left) / (right - left) * width), int((y - bottom) / (top - bottom) * height)
+
+    letters: list[tuple[str | None, str, list[tuple[float, float]]]] = []
+    taken = {cell(math.log10(mark.x), math.log10(mark.y)) for mark in chart.marks}
     for number, one in enumerate(series):
         ink = COLOURS[number % len(COLOURS)] if colour else None
         letter = LETTERS[number % len(LETTERS)]
@@ -82,12 +88,20 @@ def _canvas(
         for x, y in places:
             canvas.point(x, y, color=ink, marker=None if unicode and (len(places) > 12 or one.line) else letter)
         if unicode and len(series) > 1 and not one.line:
-            middle = places[len(places) // 2]
-            canvas.point(*middle, color=ink, marker=letter)
+            letters.append((ink, letter, _from_the_middle(places)))
+    for ink, letter, near_the_middle in letters:
+        free = next((place for place in near_the_middle if cell(*place) not in taken), near_the_middle[0])
+        taken.add(cell(*free))
+        canvas.point(*free, color=ink, marker=letter)
     for number, mark in enumerate(chart.marks, 1):
         canvas.point(math.log10(mark.x), math.log10(mark.y), color="bright_white" if colour else None, marker=str(number % 10))
     drawn: str = canvas.plot()
     return drawn.split("\n")
+
+
+def _from_the_middle(places: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    middle = len(places) // 2
+    return [places[index] for index in sorted(range(len(places)), key=lambda index: abs(index - middle))]
 
 
 def _row_of_labels(labels: dict[int, str], margin: int, width: int) -> str:

@@ -1,0 +1,91 @@
+"""`llmcalc layouts`: tensor, pipeline, expert and data parallelism over a number of devices, side by side."""
+
+from __future__ import annotations
+
+import typer
+
+from llmcalc import hardware as devices
+from llmcalc.commands import common as c
+from llmcalc.estimate import parallel as estimator
+from llmcalc.plan import Workload
+from llmcalc.present import Column, Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc layouts -m meta-llama/Llama-3.1-70B-Instruct -d '8x h100-sxm' -c 8k -b 64
+
+  llmcalc layouts -m deepseek-ai/DeepSeek-V3 -d '16x h200-sxm' -b 256 --weights fp8
+"""
+
+
+def layouts(
+    model: c.ModelOption,
+    hardware: c.HardwareOption,
+    ctx: c.CtxOption = None,
+    batch: c.BatchOption = "1",
+    weights: c.WeightsOption = "auto",
+    kv_dtype: c.KvOption = "auto",
+    reserve: c.ReserveOption = "0",
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    revision: c.RevisionOption = None,
+    offline: c.OfflineOption = False,
+    refresh: c.RefreshOption = False,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+    check: c.CheckOption = False,
+) -> None:
+    """All ways to lay a model over N devices: which are valid, what they waste, how fast they are."""
+    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
+    count, name = devices.parse_count(hardware)
+    if count > 1024:
+        raise c.UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
+    plan = c.deployment(found, name, weights=weights, kv_dtype=kv_dtype, reserve=reserve, engine=engine, memory_utilization=memory_utilization)
+    sequences = c.whole_number(batch, "batch")
+    estimate = estimator.compare(found, plan, count, Workload(tokens, sequences))
+    r = estimate.results
+    report = Report(
+        command="layouts",
+        title=f"{found.id} over {count} × {plan.device.id}",
+        model=c.model_header(found),
+        hardware={"id": plan.device.id, "count": count, "name": plan.device.name},
+        inputs={"ctx_tokens": tokens, "batch": sequences, "weights": plan.weights.name, "kv_dtype": plan.kv.name, "engine": plan.engine.name},
+        header=(c.model_line(found), f"{count} × {plan.device.name}", f"ctx {tokens:,} tokens · batch {sequences:,}"),
+        facts=(
+            Fact("fastest", "fastest", r["fastest"]),
+            Fact("step_time_s", "  step time", r["step_time_s"], "s"),
+            Fact("most_sequences", "most sequences that fit", r["most_sequences"]),
+            Fact("valid_tp", "valid tp", r["valid_tp"], note=f"{r['kv_heads']} KV heads: beyond, or of a latent, ranks hold copies"),
+            Fact("kv_heads", "KV heads", r["kv_heads"], shown=False),
+            Fact("experts", "experts", r["experts"], shown=r["experts"] > 0),
+            Fact("devices", "devices", count, shown=False),
+        ),
+        columns=(
+            Column("tp", "tp"),
+            Column("pp", "pp"),
+            Column("ep", "ep"),
+            Column("dp", "dp"),
+            Column("step_time_s", "TPOT", "s"),
+            Column("communication_s", "talk", "s"),
+            Column("tokens_per_s", "tokens/s", "tokens/s"),
+            Column("ttft_s", "TTFT", "s"),
+            Column("max_batch", "fit"),
+            Column("weight_bytes_per_device", "weights each", "B"),
+            Column("kv_copies", "KV copies"),
+            Column("why", ""),
+            *(Column(key, key, shown=False) for key in ("valid", "replicas", "kv_bytes_per_sequence", "pipeline_bubble")),
+        ),
+        rows=estimate.rows,
+        assumptions=(*assumed, *estimate.assumptions),
+        warnings=estimate.warnings,
+        verdict=r["fastest"] is not None,
+    )
+    c.emit(report, format=format, json=json, output=output, explain=False, check=check)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("layouts", epilog=EXAMPLES)(layouts)

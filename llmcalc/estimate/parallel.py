@@ -1,0 +1,124 @@
+"""Every way to lay a model over a number of devices: what each costs in memory, talk, time and users."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from llmcalc.architecture import Model
+from llmcalc.errors import UsageError
+from llmcalc.estimate import Estimate, capacity, decode, layout, memory, planning, prefill
+from llmcalc.figures import Figure
+from llmcalc.formulas import serving as f
+from llmcalc.plan import Deployment, Workload
+
+
+def divisors(n: int) -> list[int]:
+    """1 to n, where they divide it."""
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def experts(model: Model) -> int:
+    """Routed experts of the widest mixture; 0: dense."""
+    return max((group.layer.mlp.experts for group in model.groups if group.layer.mlp), default=0)
+
+
+def replication(model: Model, plan: Deployment) -> float:
+    """How many times the ranks of a group hold the average byte of a sequence's cache."""
+    ctx = Figure("ctx_tokens", 8192)
+    once = layout.sequence_bytes(model, replace(plan, tp=1, ep=1), ctx).value
+    return float(layout.sequence_bytes(model, plan, ctx).value / once) if once else 1.0
+
+
+def invalid(model: Model, plan: Deployment) -> str | None:
+    """Why an engine refuses this layout, or None."""
+    reason = planning.valid_tp(model, plan.tp)
+    if reason is None and plan.pp > len(model.stack.layers):
+        reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
+    many = experts(model)
+    if reason is None and plan.ep > 1 and many % plan.ep:
+        reason = f"{many} experts are not divisible by {plan.ep}"
+    return reason
+
+
+def layouts(model: Model, plan: Deployment, devices: int) -> list[Deployment]:
+    """Tensor, pipeline and data parallelism over exactly that many devices; of a mixture, experts over all of a stage too."""
+    found = []
+    for pp in divisors(devices):
+        for tp in divisors(devices // pp):
+            groups = devices // pp // tp  # data-parallel: replicas, or attention groups that share experts
+            found.append(replace(plan, tp=tp, pp=pp, ep=1))
+            if groups > 1 and experts(model):
+                found.append(replace(plan, tp=tp, pp=pp, ep=tp * groups))
+    return found
+
+
+def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[str, Any]:
+    """One layout; independent replicas fill the devices that it leaves."""
+    replicas = devices // plan.ranks
+    copies = replication(model, plan)
+    found: dict[str, Any] = {"tp": plan.tp, "pp": plan.pp, "ep": plan.ep, "dp": plan.dp * replicas, "replicas": replicas, "kv_copies": copies}
+    why = invalid(model, plan)
+    ledger = capacity.ledger(model, plan, work.ctx)
+    held = ledger["weight_bytes"].value / plan.ranks
+    batch = max(0, math.floor(ledger["max_batch_exact"].value)) * replicas
+    found |= {"valid": why is None, "weight_bytes_per_device": round(held), "kv_bytes_per_sequence": ledger["kv_bytes_per_sequence"].value, "max_batch": batch}
+    if why is None and batch == 0:
+        why = "does not fit"
+    elif why is None:
+        share = max(1, math.ceil(work.batch / replicas))
+        terms = decode.step(model, plan, Workload(work.ctx, share))
+        step = decode.step_time(terms, "napkin").value
+        reading = prefill.terms(model, plan, int(work.ctx))
+        busy = prefill.length(reading)
+        found |= {
+            "step_time_s": step,
+            "communication_s": terms["communication_s"].value,
+            "tokens_per_s": work.batch / step,
+            "ttft_s": prefill.first_token(busy, plan, 1).value,
+            "pipeline_bubble": f.pipeline_bubble(plan.pp, 1),
+        }
+        if copies > 1.001:
+            why = f"holds each cache {copies:.3g} times"
+    return found | {"why": why or ""}
+
+
+def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Estimate:
+    """All layouts over `devices` devices, the fastest for `work.batch` sequences first."""
+    rows, warnings = [], []
+    for option in layouts(model, plan, devices):
+        try:
+            rows.append(row(model, option, devices, work))
+        except UsageError as problem:
+            warnings.append(f"tp {option.tp}, pp {option.pp}: {problem.message}")
+    rows.sort(key=lambda each: (not each["valid"], each["max_batch"] < work.batch, each.get("step_time_s") or math.inf))
+    best = rows[0] if rows and rows[0].get("step_time_s") and rows[0]["max_batch"] >= work.batch else None
+    users = max((each["max_batch"] for each in rows if each["valid"]), default=0)
+    kv_heads = max((mixer.kv_heads for mixer, _ in memory.mixers(model)), default=0)
+    if best is None:
+        warnings.insert(0, f"fastest: no valid layout over {devices} devices holds {work.batch:,} sequences of {int(work.ctx):,} tokens")
+    return Estimate(
+        {
+            "devices": devices,
+            "fastest": None if best is None else _name(best),
+            "step_time_s": None if best is None else best["step_time_s"],
+            "most_sequences": users,
+            "valid_tp": [tp for tp in divisors(devices) if planning.valid_tp(model, tp) is None],
+            "kv_heads": kv_heads,
+            "experts": experts(model),
+        },
+        {},
+        rows=tuple(rows),
+        assumptions=(
+            f"weights in {plan.weights.name}, KV in {plan.kv.name}; all devices in reach of the same link",
+            "data parallelism: the batch is dealt evenly over replicas or attention groups",
+            "TTFT of a prompt as long as the context, on an idle replica; a single prompt passes a pipeline's stages one after another",
+            "ideal rates",
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _name(found: dict[str, Any]) -> str:
+    return " ".join(f"{key}{found[key]}" for key in ("tp", "pp", "ep", "dp") if found[key] > 1) or "tp1"
