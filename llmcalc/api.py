@@ -53,6 +53,8 @@ def deploy(
     reserve_bytes: float = 0,
     utilization: float | None = None,
     usd_per_device_hour: float | None = None,
+    batched_tokens: int | None = None,
+    max_sequences: int | None = None,
 ) -> Deployment:
     """One replica of a model on a device. `Nx device` means N ranks, tensor-parallel within each of pp stages.
 
@@ -74,6 +76,8 @@ def deploy(
         reserve_bytes=reserve_bytes,
         utilization=utilization,
         usd_per_device_hour=usd_per_device_hour,
+        batched_tokens=batched_tokens,
+        max_sequences=max_sequences,
     )
     if count not in (1, plan.ranks):
         layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"

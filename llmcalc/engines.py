@@ -27,6 +27,8 @@ class Engine:
     utilization: float = 1.0
     of_free: bool = False
     """The share applies to what weights and buffers leave free."""
+    pool: bool = False
+    """Takes its whole share at start-up, whatever the model needs."""
     static: bool = False
     """SGLang's rule makes the share."""
     block_tokens: int = 1
@@ -67,7 +69,7 @@ class Engine:
 
 def _vllm(name: str, source: str, **facts: object) -> Engine:
     base: dict[str, object] = {
-        "nominal": False, "utilization": 0.9, "block_tokens": 16, "windows": "step", "grouped": True, "packed": True,
+        "nominal": False, "pool": True, "utilization": 0.9, "block_tokens": 16, "windows": "step", "grouped": True, "packed": True,
         "batched": (2048, 8192), "sequences": (256, 1024), "logit_bytes": 38, "other_bytes": (0.13 * GIB, 0.45 * GIB, 0.75 * GIB),
         "log_groups": True, "vendors": ("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
     }  # fmt: skip
@@ -95,7 +97,7 @@ _ROWS = (
     ),
     Engine(
         "sglang",
-        nominal=False, static=True, utilization=0.88, windows="share", state_ratio=0.9, state_blocks=3, packed=True,
+        nominal=False, pool=True, static=True, utilization=0.88, windows="share", state_ratio=0.9, state_blocks=3, packed=True,
         batched=(2048, 8192), sequences=(24, 256), other_bytes=(0.5 * GIB,) * 3, vendors=("NVIDIA", "AMD", "Huawei"),
         source="sgl-project/sglang srt/server_args.py @469c63e: memory settings, swa_full_tokens_ratio, mamba_full_memory_ratio",
     ),
@@ -107,7 +109,7 @@ _ROWS = (
     ),
     Engine(
         "trt-llm",
-        nominal=False, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
+        nominal=False, pool=True, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
         logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB), vendors=("NVIDIA",),
         source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, tokens_per_block, max_num_tokens; buffers estimated",
     ),

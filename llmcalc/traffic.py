@@ -154,16 +154,22 @@ def read_trace(path: str) -> Iterator[Request]:
         if first is None:
             first = at
         if at < last:
-            raise _bad(path, line, names["arrival"], f"{at - first:g} s is before the line above ({last - first:g} s)", "sort the trace by time")
+            raise _bad(
+                path, line, names["arrival"], f"{at - first:g} s is before the line above ({last - first:g} s)", "sort the trace by time"
+            )
         last = at
         prompt = _tokens(row, names["prompt"], path, line)
         output = _tokens(row, names["output"], path, line)
         cached = _tokens(row, names["cached"], path, line, least=0) if "cached" in names else 0
         if cached >= prompt:
-            raise _bad(path, line, names["cached"], f"{cached} is not less than the prompt of {prompt}", "at least one token of a prompt is read")
+            raise _bad(
+                path, line, names["cached"], f"{cached} is not less than the prompt of {prompt}", "at least one token of a prompt is read"
+            )
         yield Request(at - first, prompt, output, cached)
     if first is None:
-        raise LlmcalcError("bad-trace", f"{printable(path)} has no requests", "one line per request: arrival_s, prompt_tokens, output_tokens")
+        raise LlmcalcError(
+            "bad-trace", f"{printable(path)} has no requests", "one line per request: arrival_s, prompt_tokens, output_tokens"
+        )
 
 
 class Totals(NamedTuple):
@@ -182,7 +188,9 @@ def totals(path: str) -> Totals:
     for request in read_trace(path):
         number, prompt, output, last = number + 1, prompt + request.prompt, output + request.output, request.arrival_s
     if not last:
-        raise LlmcalcError("bad-trace", f"{printable(path)}: all {number} requests arrive at the same time, so there is no rate", "give a trace that lasts")
+        raise LlmcalcError(
+            "bad-trace", f"{printable(path)}: all {number} requests arrive at the same time, so there is no rate", "give a trace that lasts"
+        )
     return Totals(number, last, prompt, output)
 
 
@@ -209,7 +217,11 @@ def _lines(stream: IO[bytes], path: str) -> Iterator[str]:
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
-            raise LlmcalcError("bad-trace", f"{printable(path)}, line {number} is not UTF-8 text", "a trace is a text file, CSV or one JSON object per line") from None
+            raise LlmcalcError(
+                "bad-trace",
+                f"{printable(path)}, line {number} is not UTF-8 text",
+                "a trace is a text file, CSV or one JSON object per line",
+            ) from None
 
 
 def _opened(path: str) -> IO[bytes]:
@@ -231,7 +243,9 @@ def _rows(path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
             elif first:
                 yield from _csv_rows(first, lines, path)
         except OSError as problem:
-            raise LlmcalcError("file-unreadable", f"cannot read {printable(path)}: {(problem.strerror or str(problem)).lower()}", "give a readable file") from None
+            raise LlmcalcError(
+                "file-unreadable", f"cannot read {printable(path)}: {(problem.strerror or str(problem)).lower()}", "give a readable file"
+            ) from None
 
 
 def _json_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
@@ -265,10 +279,18 @@ def _csv_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int
             if fields:
                 if len(fields) < len(header):
                     missing = header[len(fields)]
-                    raise _bad(path, reader.line_num, missing, f"the line has {len(fields)} fields, the header {len(header)}", "one field per column")
+                    raise _bad(
+                        path,
+                        reader.line_num,
+                        missing,
+                        f"the line has {len(fields)} fields, the header {len(header)}",
+                        "one field per column",
+                    )
                 yield reader.line_num, {name: fields[place] for name, place in places.items()}, names
     except csv.Error as problem:
-        raise LlmcalcError("bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per request") from None
+        raise LlmcalcError(
+            "bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per request"
+        ) from None
 
 
 def _names(found: list[str], path: str, line: int) -> dict[str, str]:
@@ -282,7 +304,9 @@ def _names(found: list[str], path: str, line: int) -> dict[str, str]:
             raise LlmcalcError(
                 "bad-trace",
                 f"{printable(path)}, line {line}: no column {known[0]} (found: {printable(', '.join(map(str, found[:12])), 200)})",
-                f"rename {printable(str(plain[near[0]]), 40)} to {known[0]}" if near else f"needed: {', '.join(names[0] for names in COLUMNS.values())}",
+                f"rename {printable(str(plain[near[0]]), 40)} to {known[0]}"
+                if near
+                else f"needed: {', '.join(names[0] for names in COLUMNS.values())}",
             )
         names[ours] = hit
     cached = next((plain[name] for name in OPTIONAL if name in plain), None)
@@ -291,7 +315,11 @@ def _names(found: list[str], path: str, line: int) -> dict[str, str]:
 
 def _number(value: Any, path: str, line: int, column: str) -> float:
     try:
-        number = math.nan if isinstance(value, bool) or value is None else float(value if not isinstance(value, str) or len(value) < 64 else "nan")
+        number = (
+            math.nan
+            if isinstance(value, bool) or value is None
+            else float(value if not isinstance(value, str) or len(value) < 64 else "nan")
+        )
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
@@ -355,7 +383,9 @@ def _csv_dicts(path: str) -> Iterator[tuple[int, dict[str, str]]]:
                 if fields:
                     yield reader.line_num, dict(zip(header, fields, strict=False))
         except csv.Error as problem:
-            raise LlmcalcError("bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per rate") from None
+            raise LlmcalcError(
+                "bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per rate"
+            ) from None
 
 
 # ---- mixes --------------------------------------------------------------------------------------------------------
@@ -371,7 +401,11 @@ def of_yaml(path: str, rate: float | None = None) -> Traffic:
     raw = data.parse_yaml(data.read_text(Path(path), what, 2**20), path, what)
 
     def bad(field: str, value: Any, needs: str) -> LlmcalcError:
-        return LlmcalcError("bad-traffic", f"{printable(path)}: {field} {printable(repr(value), 60)} is not {needs}", "see docs: rate, cv, kinds: [{name, share, prompt, output_tokens}]")
+        return LlmcalcError(
+            "bad-traffic",
+            f"{printable(path)}: {field} {printable(repr(value), 60)} is not {needs}",
+            "see docs: rate, cv, kinds: [{name, share, prompt, output_tokens}]",
+        )
 
     def number(block: dict[str, Any], field: str, default: float | None, most: float = 1e9) -> float:
         value = block.get(field, default)

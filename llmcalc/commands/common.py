@@ -46,10 +46,18 @@ PpOption = Annotated[str, typer.Option("--pp", metavar="N", help="Pipeline stage
 EpOption = Annotated[str, typer.Option("--ep", metavar="N", help="Expert parallel ranks.")]
 PriceOption = Annotated[str | None, typer.Option("--price", metavar="USD", help="USD per device-hour; overrides the profile's.")]
 ReserveOption = Annotated[str, typer.Option("--reserve", metavar="SIZE", help="Memory kept free on each device, such as 6GB.")]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="Memory policy.")]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="Memory policy: napkin, vllm (vllm@0.11), sglang, llama.cpp, ...")]
 UtilizationOption = Annotated[
     str | None,
     typer.Option("--memory-utilization", "--gpu-memory-utilization", metavar="SHARE", help="Share of device memory the engine may use."),
+]
+BatchedOption = Annotated[
+    str | None,
+    typer.Option("--max-num-batched-tokens", "--ubatch-size", metavar="TOKENS", help="Tokens of an engine's step. [default: the engine's]"),
+]
+SequencesOption = Annotated[
+    str | None,
+    typer.Option("--max-num-seqs", "--parallel", metavar="N", help="Sequences an engine runs at a time. [default: the engine's]"),
 ]
 MethodOption = Annotated[str, typer.Option("--method", metavar="NAME", help="napkin (the textbook's) or roofline (operator by operator).")]
 PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
@@ -179,6 +187,8 @@ def deployment(
     reserve: str = "0",
     engine: str = "napkin",
     memory_utilization: str | None = None,
+    batched_tokens: str | None = None,
+    max_sequences: str | None = None,
 ) -> Deployment:
     """The deployment that the options describe. `Nx device` means N tensor-parallel ranks."""
     return deploy(
@@ -193,6 +203,8 @@ def deployment(
         reserve_bytes=units.quantity(reserve, "bytes"),
         utilization=None if memory_utilization is None else fraction(memory_utilization, "memory-utilization"),
         usd_per_device_hour=None if price is None else units.quantity(price, "usd/h"),
+        batched_tokens=None if batched_tokens is None else whole_number(batched_tokens, "max-num-batched-tokens", most=2**24),
+        max_sequences=None if max_sequences is None else whole_number(max_sequences, "max-num-seqs", most=2**20),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from llmcalc.commands import common as c
 from llmcalc.estimate import capacity
-from llmcalc.plan import Workload
+from llmcalc.plan import Deployment, Workload
 from llmcalc.present import Column, Fact, Report
 
 EXAMPLES = """
@@ -15,6 +17,8 @@ Examples:
   llmcalc fit -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k
 
   llmcalc fit -m Qwen/Qwen3-32B -d '2x rtx-4090' --weights awq --reserve 2GB
+
+  llmcalc fit -m meta-llama/Llama-3.1-8B -d h100-sxm --engine vllm --max-num-batched-tokens 2048
 
   llmcalc fit -m meta-llama/Llama-3.1-70B-Instruct -d h100-sxm --check
 """
@@ -33,6 +37,8 @@ def fit(
     reserve: c.ReserveOption = "0",
     engine: c.EngineOption = "napkin",
     memory_utilization: c.UtilizationOption = None,
+    max_num_batched_tokens: c.BatchedOption = None,
+    max_num_seqs: c.SequencesOption = None,
     revision: c.RevisionOption = None,
     offline: c.OfflineOption = False,
     refresh: c.RefreshOption = False,
@@ -48,9 +54,10 @@ def fit(
     sequences = c.whole_number(batch, "batch")
     plan = c.deployment(
         found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
-        memory_utilization=memory_utilization,
+        memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens, max_sequences=max_num_seqs,
     )  # fmt: skip
-    estimate = capacity.fit(found, plan, Workload(tokens, sequences))
+    work = Workload(tokens, sequences)
+    estimate = capacity.fit(found, plan, work)
     r = estimate.results
     facts = (
         Fact("fits", "fits", r["fits"]),
@@ -63,6 +70,8 @@ def fit(
             Fact(key, key, r[key], "B", shown=False)
             for key in ("memory_bytes", "usable_bytes", "reserve_bytes", "weight_bytes", "kv_budget_bytes")
         ),
+        Fact("needed_bytes", f"needed for batch {sequences:,}", r["needed_bytes"], "B", shown=not plan.engine.nominal),
+        *engine_facts(r),
     )
     report = Report(
         command="fit",
@@ -72,14 +81,36 @@ def fit(
         inputs={"ctx_tokens": tokens, "batch": sequences, **c.plan_inputs(plan)},
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
         facts=facts,
-        columns=(Column("item", "memory"), Column("bytes", "bytes", "B")),
-        rows=estimate.rows,
+        columns=(Column("item", "memory"), Column("bytes", "bytes", "B"), *(Column(key, key, shown=False) for key in ENGINE_KEYS)),
+        rows=(*estimate.rows, *capacity.by_engine(found, plan, work)),
+        remarks=remarks(plan, r),
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=bool(r["fits"]),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+
+
+ENGINE_KEYS = ("engine", "kv_capacity_tokens", "max_batch")
+
+
+def engine_facts(r: dict[str, Any]) -> tuple[Fact, ...]:
+    """What only an engine has: what it takes when it runs, its step, its log and the command that starts it."""
+    if "engine_bytes" not in r:
+        return ()
+    return (
+        Fact("engine_bytes", "the running engine takes", r["engine_bytes"], "B"),
+        Fact("batched_tokens", "tokens of a step", r["batched_tokens"], "tokens"),
+        *(Fact(key, key, r[key], shown=False) for key in ("max_sequences", "log", "start_command")),
+    )
+
+
+def remarks(plan: Deployment, r: dict[str, Any]) -> tuple[str, ...]:
+    """What the engine would log, and how to start it."""
+    if "log" not in r:
+        return ()
+    return (*(f"{plan.engine.name} logs: {line}" for line in r["log"]), f"start: {r['start_command']}")
 
 
 def register(app: typer.Typer) -> None:

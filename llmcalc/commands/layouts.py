@@ -43,7 +43,9 @@ def layouts(
     count, name = devices.parse_count(hardware)
     if count > 1024:
         raise c.UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
-    plan = c.deployment(found, name, weights=weights, kv_dtype=kv_dtype, reserve=reserve, engine=engine, memory_utilization=memory_utilization)
+    plan = c.deployment(
+        found, name, weights=weights, kv_dtype=kv_dtype, reserve=reserve, engine=engine, memory_utilization=memory_utilization
+    )
     sequences = c.whole_number(batch, "batch")
     estimate = estimator.compare(found, plan, count, Workload(tokens, sequences))
     r = estimate.results
@@ -52,7 +54,13 @@ def layouts(
         title=f"{found.id} over {count} × {plan.device.id}",
         model=c.model_header(found),
         hardware={"id": plan.device.id, "count": count, "name": plan.device.name},
-        inputs={"ctx_tokens": tokens, "batch": sequences, "weights": plan.weights.name, "kv_dtype": plan.kv.name, "engine": plan.engine.name},
+        inputs={
+            "ctx_tokens": tokens,
+            "batch": sequences,
+            "weights": plan.weights.name,
+            "kv_dtype": plan.kv.name,
+            "engine": plan.engine.name,
+        },
         header=(c.model_line(found), f"{count} × {plan.device.name}", f"ctx {tokens:,} tokens · batch {sequences:,}"),
         facts=(
             Fact("fastest", "fastest", r["fastest"]),

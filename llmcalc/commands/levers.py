@@ -32,7 +32,9 @@ def levers(
     output_tokens: c.OutputTokensOption = "256",
     cached: c.CachedOption = "0",
     batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="N", help="Concurrent sequences. [default: 1]")] = None,
-    rate: Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Requests per replica instead of a batch: 3 (per second), 100/min.")] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="RATE", help="Requests per replica instead of a batch: 3 (per second), 100/min.")
+    ] = None,
     goal: Annotated[str, typer.Option("--goal", metavar="NAME", help="e2e (the whole answer), ttft, tpot or throughput.")] = "e2e",
     weights: c.WeightsOption = "auto",
     kv_dtype: c.KvOption = "auto",
@@ -96,8 +98,21 @@ def levers(
         title=f"{found.id} on {plan.ranks} × {plan.device.id}: what would make it faster",
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"prompt_tokens": tokens, "output_tokens": state.output, "cached_tokens": state.cached, "batch": state.batch, "rate": state.rate, "goal": goal, **c.plan_inputs(plan)},
-        header=(c.model_line(found), c.hardware_line(plan), f"prompt {tokens:,} tokens · answer {state.output:,} · " + (f"{units.number(state.rate)} requests/s" if state.rate else f"batch {state.batch:,}")),
+        inputs={
+            "prompt_tokens": tokens,
+            "output_tokens": state.output,
+            "cached_tokens": state.cached,
+            "batch": state.batch,
+            "rate": state.rate,
+            "goal": goal,
+            **c.plan_inputs(plan),
+        },
+        header=(
+            c.model_line(found),
+            c.hardware_line(plan),
+            f"prompt {tokens:,} tokens · answer {state.output:,} · "
+            + (f"{units.number(state.rate)} requests/s" if state.rate else f"batch {state.batch:,}"),
+        ),
         facts=facts,
         columns=columns,
         rows=estimate.rows,

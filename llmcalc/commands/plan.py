@@ -29,14 +29,20 @@ DEFAULT_DEVICES = "h100-sxm,h200-sxm,a100-80-sxm,l40s"
 
 RateOption = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Requests: 12 (per second), 700/min, 1e6/day.")]
 TraceOption = Annotated[str | None, typer.Option("--trace", metavar="FILE", help="CSV or JSONL: arrival_s, prompt_tokens, output_tokens.")]
-TrafficOption = Annotated[str | None, typer.Option("--traffic", metavar="FILE", help="YAML with a mix: rate, cv, kinds: [{share, prompt, output_tokens}].")]
+TrafficOption = Annotated[
+    str | None, typer.Option("--traffic", metavar="FILE", help="YAML with a mix: rate, cv, kinds: [{share, prompt, output_tokens}].")
+]
 MaxTtftOption = Annotated[str | None, typer.Option("--max-ttft", metavar="TIME", help="Limit on the time to the first token, such as 1s.")]
 MaxTpotOption = Annotated[str | None, typer.Option("--max-tpot", metavar="TIME", help="Limit on the time per token, such as 40ms.")]
 PercentileOption = Annotated[str, typer.Option("--percentile", metavar="P", help="At which percentile of requests the limits hold.")]
-ArrivalCvOption = Annotated[str, typer.Option("--arrival-cv", metavar="CV", help="Variation between arrivals: 1 random, above 1 in bursts, 0 even.")]
+ArrivalCvOption = Annotated[
+    str, typer.Option("--arrival-cv", metavar="CV", help="Variation between arrivals: 1 random, above 1 in bursts, 0 even.")
+]
 PromptCvOption = Annotated[str, typer.Option("--prompt-cv", metavar="CV", help="Variation of prompt lengths (lognormal); 0: all alike.")]
 OutputCvOption = Annotated[str, typer.Option("--output-cv", metavar="CV", help="Variation of output lengths (lognormal); 0: all alike.")]
-ReasoningOption = Annotated[str, typer.Option("--reasoning-tokens", metavar="TOKENS", help="Tokens thought before each answer; paid, not shown.")]
+ReasoningOption = Annotated[
+    str, typer.Option("--reasoning-tokens", metavar="TOKENS", help="Tokens thought before each answer; paid, not shown.")
+]
 MfuOption = Annotated[str, typer.Option("--mfu", metavar="SHARE", help="Share of the compute rate that the engine reaches.")]
 MbuOption = Annotated[str, typer.Option("--mbu", metavar="SHARE", help="Share of the bandwidth that the engine reaches.")]
 MaxBatchOption = Annotated[str, typer.Option("--max-batch", metavar="N", help="Most sequences of a replica at once (max_num_seqs).")]
@@ -66,7 +72,11 @@ def asked_traffic(
         return arrivals.of_yaml(mix, None if rate is None else c.per_second(rate, "rate"))
     if rate is None or prompt is None or output_tokens is None:
         missing = [name for name, value in (("--rate", rate), ("--prompt", prompt), ("--output-tokens", output_tokens)) if value is None]
-        raise UsageError("no-traffic", f"{' and '.join(missing)} missing: nothing says what arrives", "give --rate 12 --prompt 3000 --output-tokens 400, --trace FILE or --traffic FILE")
+        raise UsageError(
+            "no-traffic",
+            f"{' and '.join(missing)} missing: nothing says what arrives",
+            "give --rate 12 --prompt 3000 --output-tokens 400, --trace FILE or --traffic FILE",
+        )
     read = units.tokens(prompt, "prompt")
     kinds = estimator.kinds(
         read, units.tokens(output_tokens, "output-tokens"), c.cached_tokens(cached, read), c.count_or_zero(reasoning, "reasoning-tokens"),
@@ -78,7 +88,10 @@ def asked_traffic(
 def plan(
     model: c.ModelOption,
     hardware: Annotated[
-        str | None, typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE,…", help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]")
+        str | None,
+        typer.Option(
+            "--hardware", "-d", "--gpu", "--device", metavar="DEVICE,…", help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]"
+        ),
     ] = None,
     rate: RateOption = None,
     prompt: c.PromptOption = None,
@@ -90,7 +103,9 @@ def plan(
     max_ttft: MaxTtftOption = None,
     max_tpot: MaxTpotOption = None,
     percentile: PercentileOption = "95",
-    max_utilization: Annotated[str, typer.Option("--max-utilization", metavar="SHARE", help="Most load of a replica, as a share of its highest rate.")] = "0.8",
+    max_utilization: Annotated[
+        str, typer.Option("--max-utilization", metavar="SHARE", help="Most load of a replica, as a share of its highest rate.")
+    ] = "0.8",
     arrival_cv: ArrivalCvOption = "1",
     prompt_cv: PromptCvOption = "0",
     output_cv: OutputCvOption = "0",
@@ -100,12 +115,22 @@ def plan(
     max_batch: MaxBatchOption = "1024",
     disaggregate: Annotated[bool, typer.Option("--disaggregate", help="Also size separate pools for prefill and decode.")] = False,
     transfer: Annotated[str, typer.Option("--transfer-bandwidth", metavar="RATE", help="Link between the pools, per replica.")] = "50GB/s",
-    success_rate: Annotated[str | None, typer.Option("--success-rate", metavar="SHARE", help="Share of requests that solve their task.")] = None,
+    success_rate: Annotated[
+        str | None, typer.Option("--success-rate", metavar="SHARE", help="Share of requests that solve their task.")
+    ] = None,
     api_input: Annotated[str | None, typer.Option("--api-input-price", metavar="USD", help="An API's price per 1M input tokens.")] = None,
-    api_output: Annotated[str | None, typer.Option("--api-output-price", metavar="USD", help="An API's price per 1M output tokens.")] = None,
-    load_test: Annotated[bool, typer.Option("--load-test", help="Print what to measure and what to expect, instead of the alternatives.")] = False,
-    measured: Annotated[str | None, typer.Option("--measured", metavar="FILE", help="CSV of a load test (rate, ttft_p95_s, …) to compare with.")] = None,
-    replicas: Annotated[str | None, typer.Option("--replicas", metavar="N", help="With --load-test or --measured: replicas that were there.")] = None,
+    api_output: Annotated[
+        str | None, typer.Option("--api-output-price", metavar="USD", help="An API's price per 1M output tokens.")
+    ] = None,
+    load_test: Annotated[
+        bool, typer.Option("--load-test", help="Print what to measure and what to expect, instead of the alternatives.")
+    ] = False,
+    measured: Annotated[
+        str | None, typer.Option("--measured", metavar="FILE", help="CSV of a load test (rate, ttft_p95_s, …) to compare with.")
+    ] = None,
+    replicas: Annotated[
+        str | None, typer.Option("--replicas", metavar="N", help="With --load-test or --measured: replicas that were there.")
+    ] = None,
     weights: c.WeightsOption = "auto",
     kv_dtype: c.KvOption = "auto",
     tp: c.TpOption = None,
@@ -142,7 +167,11 @@ def plan(
     )  # fmt: skip
     # What an optional answer needs is read before the minutes are spent.
     success = None if success_rate is None else c.fraction(success_rate, "success-rate")
-    api = None if api_input is None and api_output is None else (units.quantity(api_input or "0", "usd"), units.quantity(api_output or "0", "usd"))
+    api = (
+        None
+        if api_input is None and api_output is None
+        else (units.quantity(api_input or "0", "usd"), units.quantity(api_output or "0", "usd"))
+    )
     link = units.quantity(transfer, "bytes/s")
     tested = arrivals.read_measured(measured) if measured else []
     estimate = estimator.plan(found, layouts, service, fixed=fixed)
@@ -161,9 +190,15 @@ def plan(
         number = c.whole_number(replicas, "replicas") if replicas is not None else r["replicas"] or 1
         one = estimator.replica(found, chosen, service, coming.sample())
         if not one.batch_limit:
-            raise LlmcalcError("does-not-fit", f"{found.id} does not serve these requests on {chosen.ranks} × {chosen.device.id}", "choose another device or a larger --tp")
+            raise LlmcalcError(
+                "does-not-fit",
+                f"{found.id} does not serve these requests on {chosen.ranks} × {chosen.device.id}",
+                "choose another device or a larger --tp",
+            )
         if coming.trace is not None:
-            raise UsageError("bad-value", "a load test is planned for random arrivals, not for a trace", "give --rate, --prompt and --output-tokens")
+            raise UsageError(
+                "bad-value", "a load test is planned for random arrivals, not for a trace", "give --rate, --prompt and --output-tokens"
+            )
         rates = [row["rate"] for row in tested] or [one.max_rate * number * share for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
         rows = tuple(estimator.compared(estimator.load_test(one, service, number, rates), tested))
         columns = _LOAD_TEST if not tested else _COMPARED
@@ -176,7 +211,14 @@ def plan(
         Fact("tp", "  tp of each", r["tp"], shown=met),
         Fact("usd_per_month", "cost per month", r["usd_per_month"], "usd", met, note=f"{r['hours_per_month']} hours"),
         Fact("usd_per_hour", "  per hour", r["usd_per_hour"], "usd/h", met),
-        Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd", met, note="everything charged to the output"),
+        Fact(
+            "usd_per_million_output_tokens",
+            "1M output tokens",
+            r["usd_per_million_output_tokens"],
+            "usd",
+            met,
+            note="everything charged to the output",
+        ),
         Fact("utilization", "load", r["utilization"], "percent", met, note="of the highest rate a replica sustains"),
         Fact("max_rate_per_replica", "highest rate of a replica", r["max_rate_per_replica"], "", met, note="requests/s, at saturation"),
         Fact("batch_limit", "batch limit", r["batch_limit"], "", met, note="sequences of a replica"),
@@ -185,7 +227,14 @@ def plan(
         Fact("e2e_p95_s", "whole request p95", r["e2e_p95_s"], "s", met),
         Fact("preemptions", "preemptions", r["preemptions"], shown=bool(r["preemptions"])),
         Fact("binding", "binding", r["binding"], note=_BINDING.get(r["binding"] or "", "")),
-        Fact("next_lever", "next lever", r["next_lever"], "", met, note=f"{r['next_lever_gain']:.2f} times the requests per device" if r["next_lever"] else ""),
+        Fact(
+            "next_lever",
+            "next lever",
+            r["next_lever"],
+            "",
+            met,
+            note=f"{r['next_lever_gain']:.2f} times the requests per device" if r["next_lever"] else "",
+        ),
         Fact("next_lever_gain", "gain of the next lever", r["next_lever_gain"], shown=False),
         Fact("hours_per_month", "hours per month", r["hours_per_month"], shown=False),
         *(Fact(key, _LABELS[key][0], value, _LABELS[key][1], value is not None) for key, value in extra.items()),
@@ -235,12 +284,27 @@ _ALTERNATIVES = (
     *(Column(f"{name}_s", name, "s", shown=False) for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p95")),
     Column("usd_per_million_output_tokens", "1M output", "usd", shown=False),
 )
-_TIMES = tuple(Column(f"{name}_p{p}_s", f"{name.upper()} p{p}", "s", shown=p != 99 and name != "e2e") for name in ("ttft", "tpot", "e2e") for p in (50, 95, 99))
-_LOAD_TEST = (Column("rate", "requests/s"), Column("utilization", "load", "percent"), Column("concurrency", "at once"), Column("output_tokens_per_s", "tokens/s"), *_TIMES)
+_TIMES = tuple(
+    Column(f"{name}_p{p}_s", f"{name.upper()} p{p}", "s", shown=p != 99 and name != "e2e")
+    for name in ("ttft", "tpot", "e2e")
+    for p in (50, 95, 99)
+)
+_LOAD_TEST = (
+    Column("rate", "requests/s"),
+    Column("utilization", "load", "percent"),
+    Column("concurrency", "at once"),
+    Column("output_tokens_per_s", "tokens/s"),
+    *_TIMES,
+)
 _COMPARED = (
     Column("rate", "requests/s"),
     Column("utilization", "load", "percent"),
-    *(Column(f"{kind}{name}_p{p}_s", f"{name.upper()} p{p}{label}", "s") for name in ("ttft", "tpot", "e2e") for p in (50, 95, 99) for kind, label in (("", ""), ("measured_", " measured"))),
+    *(
+        Column(f"{kind}{name}_p{p}_s", f"{name.upper()} p{p}{label}", "s")
+        for name in ("ttft", "tpot", "e2e")
+        for p in (50, 95, 99)
+        for kind, label in (("", ""), ("measured_", " measured"))
+    ),
     *(Column(f"{name}_p{p}_error", f"{name.upper()} p{p} off", "percent") for name in ("ttft", "tpot", "e2e") for p in (50, 95, 99)),
 )
 _LABELS: dict[str, tuple[str, str]] = {

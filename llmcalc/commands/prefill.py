@@ -53,7 +53,13 @@ def prefill(
     estimate = estimator.prefill(found, plan, read, known, work=work, chunk=piece)
     r = estimate.results
     facts = (
-        Fact("ttft_s", "TTFT", r["ttft_s"], "s", note=f"beside {sequences:,} decoding" if work is not None and piece else "idle server, ideal rates"),
+        Fact(
+            "ttft_s",
+            "TTFT",
+            r["ttft_s"],
+            "s",
+            note=f"beside {sequences:,} decoding" if work is not None and piece else "idle server, ideal rates",
+        ),
         Fact("prefill_time_s", "prefill alone", r["prefill_time_s"], "s", r["prefill_time_s"] != r["ttft_s"]),
         Fact("gemm_s", "  matrices", r["gemm_s"], "s"),
         Fact("attention_s", "  attention", r["attention_s"], "s", note=f"{r['attention_share']:.0%} of the arithmetic"),
@@ -67,9 +73,28 @@ def prefill(
         Fact("attention_share", "attention share", r["attention_share"], shown=False),
         Fact("prompt_tokens_per_s", "prompt tokens/s", r["prompt_tokens_per_s"], "tokens/s"),
         Fact("bound", "bound", r["bound"]),
-        Fact("compute_bound_from_tokens", "arithmetic binds from", r["compute_bound_from_tokens"], "tokens", note="shorter prompts wait for the weights"),
-        Fact("attention_bound_from_tokens", "attention leads from", r["attention_bound_from_tokens"], "tokens", note="longer prompts cost quadratically"),
-        Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", work is not None, note="a chunk of this size costs the batch nothing but its attention"),
+        Fact(
+            "compute_bound_from_tokens",
+            "arithmetic binds from",
+            r["compute_bound_from_tokens"],
+            "tokens",
+            note="shorter prompts wait for the weights",
+        ),
+        Fact(
+            "attention_bound_from_tokens",
+            "attention leads from",
+            r["attention_bound_from_tokens"],
+            "tokens",
+            note="longer prompts cost quadratically",
+        ),
+        Fact(
+            "free_tokens",
+            "free tokens per step",
+            r["free_tokens"],
+            "tokens",
+            work is not None,
+            note="a chunk of this size costs the batch nothing but its attention",
+        ),
         *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
     )
     columns = (
@@ -85,7 +110,14 @@ def prefill(
         title=f"Prefill of {found.id} on {plan.ranks} × {plan.device.id}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"prompt_tokens": read, "cached_tokens": known, "chunk_tokens": piece, "batch": sequences, "ctx_tokens": tokens, **c.plan_inputs(plan)},
+        inputs={
+            "prompt_tokens": read,
+            "cached_tokens": known,
+            "chunk_tokens": piece,
+            "batch": sequences,
+            "ctx_tokens": tokens,
+            **c.plan_inputs(plan),
+        },
         header=(c.model_line(found), c.hardware_line(plan), f"prompt {read:,} tokens" + (f", {known:,} of them cached" if known else "")),
         facts=facts,
         columns=columns if work is not None else (),

@@ -28,16 +28,25 @@ def prefix(
     model: c.ModelOption,
     hardware: c.HardwareOption,
     sequences: Annotated[str, typer.Option("--sequences", "-b", metavar="N", help="Sequences with the common prefix.")] = "1",
-    prefix_tokens: Annotated[str | None, typer.Option("--prefix", metavar="TOKENS", help="Tokens that all prompts begin with. [default: the prompt]")] = None,
+    prefix_tokens: Annotated[
+        str | None, typer.Option("--prefix", metavar="TOKENS", help="Tokens that all prompts begin with. [default: the prompt]")
+    ] = None,
     prompt: c.PromptOption = None,
     output_tokens: c.OutputTokensOption = None,
     block: Annotated[str, typer.Option("--block", metavar="TOKENS", help="Tokens per cache block.")] = "16",
-    users: Annotated[str, typer.Option("--users", metavar="N", help="Users whose histories (of --prompt tokens) are kept for the next turn.")] = "0",
+    users: Annotated[
+        str, typer.Option("--users", metavar="N", help="Users whose histories (of --prompt tokens) are kept for the next turn.")
+    ] = "0",
     zipf: Annotated[str, typer.Option("--zipf", metavar="EXPONENT", help="How unevenly users come back; 0: evenly.")] = "0",
     replicas: Annotated[str, typer.Option("--replicas", metavar="N", help="Replicas that the users are spread over.")] = "1",
     routing: Annotated[str, typer.Option("--routing", metavar="NAME", help="affine (a user stays on a replica) or random.")] = "affine",
-    reserved: Annotated[str | None, typer.Option("--reserved", metavar="TOKENS", help="Tokens that an engine without paging reserves. [default: prompt + output]")] = None,
-    host_bandwidth: Annotated[str, typer.Option("--host-bandwidth", metavar="RATE", help="Link to host memory; PCIe 5 x16 gives about 50GB/s.")] = "50GB/s",
+    reserved: Annotated[
+        str | None,
+        typer.Option("--reserved", metavar="TOKENS", help="Tokens that an engine without paging reserves. [default: prompt + output]"),
+    ] = None,
+    host_bandwidth: Annotated[
+        str, typer.Option("--host-bandwidth", metavar="RATE", help="Link to host memory; PCIe 5 x16 gives about 50GB/s.")
+    ] = "50GB/s",
     mfu: Annotated[str, typer.Option("--mfu", metavar="SHARE", help="Share of the compute rate that prefill reaches.")] = "1",
     weights: c.WeightsOption = "auto",
     kv_dtype: c.KvOption = "auto",
@@ -79,7 +88,9 @@ def prefix(
     estimate = estimator.sharing(found, plan, what)
     r = estimate.results
     facts = (
-        Fact("prefilled_tokens", "tokens prefilled", r["prefilled_tokens"], "tokens", note=f"{r['shared_tokens']:,} shared in whole blocks"),
+        Fact(
+            "prefilled_tokens", "tokens prefilled", r["prefilled_tokens"], "tokens", note=f"{r['shared_tokens']:,} shared in whole blocks"
+        ),
         Fact("prefilled_tokens_ideal", "  if every token were shared", r["prefilled_tokens_ideal"], "tokens"),
         Fact("prefilled_tokens_without", "  without a prefix cache", r["prefilled_tokens_without"], "tokens"),
         Fact("kv_bytes", "their cache", r["kv_bytes"], "B"),
@@ -108,14 +119,27 @@ def prefix(
         Fact("recompute_s", "  computed again", r["recompute_s"], "s"),
         Fact("fetch_faster", "  fetching is faster by", r["fetch_faster"], note="times"),
         Fact("break_even_bytes_per_s", "  break-even link", r["break_even_bytes_per_s"], "B/s"),
-        *(Fact(key, key, r[key], shown=False) for key in ("sequences", "prefix_tokens", "shared_tokens", "mean_tokens", "reserved_tokens", "offload_bytes")),
+        *(
+            Fact(key, key, r[key], shown=False)
+            for key in ("sequences", "prefix_tokens", "shared_tokens", "mean_tokens", "reserved_tokens", "offload_bytes")
+        ),
     )
     report = Report(
         command="prefix",
         title=f"Sharing, paging and moving the caches of {found.id} on {plan.ranks} × {plan.device.id}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"sequences": what.sequences, "prefix_tokens": common, "prompt_tokens": read, "output_tokens": what.output, "block_tokens": what.block, "users": what.users, "replicas": what.replicas, "routing": routing, **c.plan_inputs(plan)},
+        inputs={
+            "sequences": what.sequences,
+            "prefix_tokens": common,
+            "prompt_tokens": read,
+            "output_tokens": what.output,
+            "block_tokens": what.block,
+            "users": what.users,
+            "replicas": what.replicas,
+            "routing": routing,
+            **c.plan_inputs(plan),
+        },
         header=(c.model_line(found), c.hardware_line(plan), f"{what.sequences:,} sequences of {read:,} tokens, {common:,} of them common"),
         facts=facts,
         assumptions=estimate.assumptions,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from llmcalc import traffic as arrivals
 from llmcalc.commands import common as c
 from llmcalc.commands import plan as p
 from llmcalc.errors import LlmcalcError
@@ -76,16 +75,24 @@ def simulate(
     )  # fmt: skip
     one = planning.replica(found, plan, service, coming.sample())
     if not one.memory_batch:
-        raise LlmcalcError("does-not-fit", f"{found.id} and one such request do not fit on {plan.ranks} × {plan.device.id}", "choose a larger device, --tp, or smaller formats")
+        raise LlmcalcError(
+            "does-not-fit",
+            f"{found.id} and one such request do not fit on {plan.ranks} × {plan.device.id}",
+            "choose a larger device, --tp, or smaller formats",
+        )
     outcome = planning.run(one, service, 1, batch=min(one.memory_batch, service.max_batch))
     steady = serving.steady(one.rates, one.profile, coming.rate, min(one.memory_batch, service.max_batch), service.chunk)
     broken = planning.violated(outcome, service)
     times = {"ttft": outcome.ttft, "tpot": outcome.tpot, "e2e": outcome.e2e}
     words = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "whole request"}
-    rows = tuple({"time": words[name], "mean_s": q.mean, **{f"p{k}_s": q.at(k / 100) for k in (50, 90, 95, 99)}} for name, q in times.items())
+    rows = tuple(
+        {"time": words[name], "mean_s": q.mean, **{f"p{k}_s": q.at(k / 100) for k in (50, 90, 95, 99)}} for name, q in times.items()
+    )
     warnings = []
     if steady.batch is None:
-        warnings.append(f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; the queue grows without end, and all times with it")
+        warnings.append(
+            f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; the queue grows without end, and all times with it"
+        )
     if coming.cv != 1:
         warnings.append("the closed form is for random arrivals (--arrival-cv 1)")
     facts = (

@@ -27,15 +27,23 @@ Examples:
 
 def spec(
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="The target: org/name, folder, config.json.")] = None,
-    hardware: Annotated[str | None, typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Id or alias of a device.")] = None,
-    acceptance: Annotated[str | None, typer.Option("--acceptance", "-a", metavar="SHARE", help="Chance that a draft token is accepted.")] = None,
-    draft_tokens: Annotated[str | None, typer.Option("--draft-tokens", "-g", metavar="N", help="Drafts per step. [default: the best]")] = None,
+    hardware: Annotated[
+        str | None, typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Id or alias of a device.")
+    ] = None,
+    acceptance: Annotated[
+        str | None, typer.Option("--acceptance", "-a", metavar="SHARE", help="Chance that a draft token is accepted.")
+    ] = None,
+    draft_tokens: Annotated[
+        str | None, typer.Option("--draft-tokens", "-g", metavar="N", help="Drafts per step. [default: the best]")
+    ] = None,
     draft: Annotated[str | None, typer.Option("--draft", "--draft-model", metavar="MODEL", help="A draft model by name.")] = None,
     draft_cost: Annotated[
         str | None, typer.Option("--draft-cost", metavar="SHARE", help="Cost of one draft as a share of a pass over the target's weights.")
     ] = None,
     preset: Annotated[str | None, typer.Option("--preset", metavar="NAME", help="eagle, eagle3, medusa, mtp or ngram.")] = None,
-    p: Annotated[str | None, typer.Option("--p", metavar="P,P,…", help="The target's probabilities, with --q: proves the output exact.")] = None,
+    p: Annotated[
+        str | None, typer.Option("--p", metavar="P,P,…", help="The target's probabilities, with --q: proves the output exact.")
+    ] = None,
     q: Annotated[str | None, typer.Option("--q", metavar="Q,Q,…", help="The draft's probabilities.")] = None,
     ctx: c.CtxOption = None,
     batch: c.BatchOption = "1",
@@ -64,7 +72,9 @@ def spec(
         proof = estimator.exactness(estimator.distribution(p.split(","), "p"), estimator.distribution(q.split(","), "q"))
     if model is None or hardware is None:
         if proof is None or model is not None or hardware is not None:
-            raise UsageError("bad-value", "a model and a device are needed, or --p and --q", "llmcalc spec -m Qwen/Qwen3-8B -d h100-sxm --preset eagle")
+            raise UsageError(
+                "bad-value", "a model and a device are needed, or --p and --q", "llmcalc spec -m Qwen/Qwen3-8B -d h100-sxm --preset eagle"
+            )
         c.emit(_proof_report(proof), format=format, json=json, output=output, explain=explain, check=check)
         return
     found = c.load(model, revision=revision, offline=offline, refresh=refresh)
@@ -80,11 +90,15 @@ def spec(
         drafter = estimator.preset_draft(found, chosen)
     elif draft is not None:
         small = c.load(draft, offline=offline, refresh=refresh)
-        drafter = estimator.Draft(model=small, plan=c.deployment(small, hardware, **layout), words=f"drafts by {small.id} on the same devices, one after another")
+        drafter = estimator.Draft(
+            model=small, plan=c.deployment(small, hardware, **layout), words=f"drafts by {small.id} on the same devices, one after another"
+        )
     elif draft_cost is not None:
         drafter = estimator.Draft(0.0 if draft_cost.strip() in ("0", "0.0") else c.fraction(draft_cost, "draft-cost"))
     else:
-        raise UsageError("no-draft", "nothing says what drafts, or what a draft costs", "give --draft MODEL, --preset eagle or --draft-cost 0.05")
+        raise UsageError(
+            "no-draft", "nothing says what drafts, or what a draft costs", "give --draft MODEL, --preset eagle or --draft-cost 0.05"
+        )
     if acceptance is not None:
         rate, said = c.fraction(acceptance, "acceptance"), ()
     elif proof is not None:
@@ -130,7 +144,14 @@ def spec(
         title=f"Speculative decoding of {found.id} on {plan.ranks} × {plan.device.id}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"ctx_tokens": tokens, "batch": sequences, "preset": preset, "draft_model": draft, "draft_cost": drafter.cost, **c.plan_inputs(plan)},
+        inputs={
+            "ctx_tokens": tokens,
+            "batch": sequences,
+            "preset": preset,
+            "draft_model": draft,
+            "draft_cost": drafter.cost,
+            **c.plan_inputs(plan),
+        },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
         facts=facts,
         columns=columns,
@@ -144,7 +165,13 @@ def spec(
 
 
 def _shown(values: list[Any] | None) -> str | None:
-    return None if values is None else "(" + ", ".join("–" if value is None else str(value) if value.denominator <= 1000 else f"{float(value):.6g}" for value in values) + ")"
+    return (
+        None
+        if values is None
+        else "("
+        + ", ".join("–" if value is None else str(value) if value.denominator <= 1000 else f"{float(value):.6g}" for value in values)
+        + ")"
+    )
 
 
 def _proof_facts(proof: dict[str, Any]) -> tuple[Fact, ...]:

@@ -133,14 +133,17 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
         "max_batch_exact": exact,
         "max_ctx_tokens": longest,
         "fits": fits,
-        "engine_bytes": whole(held_bytes(plan, value)),
         "needed_bytes": whole(needed),
-        "batched_tokens": None if plan.engine.nominal else plan.step_tokens(work.ctx),
-        "max_sequences": None if plan.engine.nominal else plan.slots,
-        "log": list(policy.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
-        "start_command": policy.start_command(model, plan, work.ctx, max(batch, 1)) or None,
     }
-    warnings += engine_warnings(model, plan, batch)
+    if not plan.engine.nominal:
+        results |= {
+            "engine_bytes": whole(held_bytes(model, plan, work.ctx, value, needed)),
+            "batched_tokens": plan.step_tokens(work.ctx),
+            "max_sequences": plan.slots,
+            "log": list(policy.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
+            "start_command": policy.start_command(model, plan, work.ctx, max(batch, 1)),
+        }
+        warnings += engine_warnings(model, plan, batch)
     return Estimate(
         results=results,
         figures={"max_batch_exact": found["max_batch_exact"]},
@@ -150,10 +153,13 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
     )
 
 
-def held_bytes(plan: Deployment, value: dict[str, Any]) -> float:
-    """What the running engine takes of all devices: a pool engine takes its share whatever the model needs."""
-    held: float = value["memory_bytes"] if plan.engine.of_free else value["memory_bytes"] * plan.share
-    return held - value["reserve_bytes"]
+def held_bytes(model: Model, plan: Deployment, ctx: int, value: dict[str, Any], needed: float) -> float:
+    """What the running engine takes of all devices: one with a pool takes its share, whatever the model needs of it."""
+    if plan.engine.pool:
+        whole_share: float = value["memory_bytes"] * plan.share - value["reserve_bytes"]
+        return whole_share
+    beside: float = sum(figure.value for figure in policy.overheads(model, plan, ctx).values())
+    return needed + beside * plan.ranks
 
 
 def engine_rows(model: Model, plan: Deployment, ctx: int, value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -169,12 +175,10 @@ def engine_rows(model: Model, plan: Deployment, ctx: int, value: dict[str, Any])
 
 def engine_warnings(model: Model, plan: Deployment, batch: int) -> list[str]:
     """What the figures of an engine leave out."""
-    if plan.engine.nominal:
-        return ["engine, log, start_command, batched_tokens and max_sequences: napkin is nobody's engine"]
     found = []
     if batch > plan.slots > 1:
         found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs {plan.slots:,} at a time unless --max-num-seqs says otherwise")
-    if model.towers and plan.engine.family in ("vllm", "sglang", "trt-llm"):
+    if model.towers and plan.engine.pool:
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
     if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
         found.append("a sequence has a fixed part and one per token here: tokens of cache hold for sequences of this length alone")
@@ -194,13 +198,14 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[dict[str, 
         except UsageError:
             continue
         budget, exact = held["kv_budget_bytes"].value, max(0, held["max_batch_exact"].value)
+        batch = math.floor(exact / other.dp) * other.dp
         found.append(
             {
-                "item": f"for the cache under {name}",
+                "item": f"cache under {name}: {batch:,} sequence{'s' * (batch != 1)}",
                 "bytes": whole(max(0, budget)),
                 "engine": name,
                 "kv_capacity_tokens": policy.capacity_tokens(model, other, work.ctx, budget, exact),
-                "max_batch": math.floor(exact / other.dp) * other.dp,
+                "max_batch": batch,
             }
         )
     return found

@@ -57,7 +57,17 @@ def evaluate(state: State) -> dict[str, Any]:
         profile = serving.Profile.of([planning.Request(0, state.prompt, state.output, state.cached)])
         steady = serving.steady(rates, profile, state.rate, max(1, min(most, planning.MOST_BATCH)), 2048)
         if steady.batch is None or steady.prefill_load >= 1 or queueing.load(state.rate, read) >= 1:
-            return {"ttft_s": None, "tpot_s": None, "e2e_s": None, "tokens_per_s": None, "batch": None, "max_batch": most, "queue_s": None, "prefill_s": read, "load": steady.load}
+            return {
+                "ttft_s": None,
+                "tpot_s": None,
+                "e2e_s": None,
+                "tokens_per_s": None,
+                "batch": None,
+                "max_batch": most,
+                "queue_s": None,
+                "prefill_s": read,
+                "load": steady.load,
+            }
         batch = max(1.0, steady.batch)
         wait = queueing.mean_wait_s(state.rate, read * read, queueing.load(state.rate, read))
     work = Workload(state.ctx, max(1, round(batch)))
@@ -103,15 +113,29 @@ def levers(state: State) -> list[Lever]:
     if state.cached < state.prompt // 2:
         add("prefix cache, half of the prompt", NOTHING, lambda s: replace(s, cached=s.prompt // 2))
     if state.prompt >= 64:
-        add("prompt half as long", "answers on your own tasks: what was cut may have been needed", lambda s: replace(s, prompt=s.prompt // 2, cached=min(s.cached, s.prompt // 2 - 1)))
+        add(
+            "prompt half as long",
+            "answers on your own tasks: what was cut may have been needed",
+            lambda s: replace(s, prompt=s.prompt // 2, cached=min(s.cached, s.prompt // 2 - 1)),
+        )
     for name in ("fp8", "awq"):
         fmt = formats.find(name)
         if fmt.bits < plan.weights.bits * 0.75:
-            words = "little is lost as a rule; run your own tasks" if name == "fp8" else "reasoning, code and rare languages suffer first: run your own tasks"
+            words = (
+                "little is lost as a rule; run your own tasks"
+                if name == "fp8"
+                else "reasoning, code and rare languages suffer first: run your own tasks"
+            )
             add(f"{name} weights", words, lambda s, fmt=fmt: replace(s, plan=replace(s.plan, weights=fmt)))  # type: ignore[misc]
     if plan.kv.bits > 8:
-        add("fp8 KV cache", "long contexts: retrieval from the middle", lambda s: replace(s, plan=replace(s.plan, kv=formats.find("fp8", kv=True))))
-    ratio = max((mixer.query_heads / mixer.kv_heads for mixer, _ in memory.mixers(state.model) if mixer.kv_heads and mixer.query_heads), default=1)
+        add(
+            "fp8 KV cache",
+            "long contexts: retrieval from the middle",
+            lambda s: replace(s, plan=replace(s.plan, kv=formats.find("fp8", kv=True))),
+        )
+    ratio = max(
+        (mixer.query_heads / mixer.kv_heads for mixer, _ in memory.mixers(state.model) if mixer.kv_heads and mixer.query_heads), default=1
+    )
     if ratio == 1:
         add("a model with GQA", "it is another model: everything", _grouped)
     if state.rate is None:
@@ -121,11 +145,19 @@ def levers(state: State) -> list[Lever]:
     else:
         add("twice the replicas", NOTHING, lambda s: replace(s, rate=(s.rate or 0) / 2))
     if state.acceptance is None:
-        add("speculation (EAGLE, 0.8 accepted)", "nothing: the output keeps the target's distribution; measure the acceptance", lambda s: replace(s, acceptance=0.8))
+        add(
+            "speculation (EAGLE, 0.8 accepted)",
+            "nothing: the output keeps the target's distribution; measure the acceptance",
+            lambda s: replace(s, acceptance=0.8),
+        )
     if plan.device.link is not None and planning.valid_tp(state.model, plan.tp * 2) is None and plan.tp * 2 <= plan.device.devices_per_node:
         add(f"tp {plan.tp * 2}", NOTHING, lambda s: replace(s, plan=replace(s.plan, tp=s.plan.tp * 2)))
     if state.output >= 64:
-        add("answers half as long", "that the answers are still complete; for reasoning, the tasks it solves", lambda s: replace(s, output=s.output // 2))
+        add(
+            "answers half as long",
+            "that the answers are still complete; for reasoning, the tasks it solves",
+            lambda s: replace(s, output=s.output // 2),
+        )
     faster = FASTER.get(plan.device.id)
     if faster is not None and faster in hardware.ids():
         add(f"device {faster}", NOTHING, lambda s: replace(s, plan=replace(s.plan, device=hardware.load(faster), usd_per_device_hour=None)))
@@ -172,16 +204,26 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
                 "check": lever.check,
             }
         )
-    rows.sort(key=lambda row: (not row["fits"], -(row["gain"] if row["gain"] is not None else math.inf if row["ttft_s"] is not None else -math.inf)))
+    rows.sort(
+        key=lambda row: (
+            not row["fits"],
+            -(row["gain"] if row["gain"] is not None else math.inf if row["ttft_s"] is not None else -math.inf),
+        )
+    )
     writing = None if base["tpot_s"] is None else (state.output - 1) * base["tpot_s"]
     phase = None
     if writing is not None:
         phase = "tpot" if writing > base["ttft_s"] else "ttft"
     first = next((row for row in rows if row["fits"] and (row["gain"] is None or row["gain"] > 1)), None)
     if base["tpot_s"] is None:
-        warnings.insert(0, "ttft_s, tpot_s, e2e_s, tokens_per_s, phase: more arrives than is served, so the queue grows without end; levers without figures do not change that")
+        warnings.insert(
+            0,
+            "ttft_s, tpot_s, e2e_s, tokens_per_s, phase: more arrives than is served, so the queue grows without end; levers without figures do not change that",
+        )
     if base["max_batch"] < (base["batch"] or 1):
-        warnings.insert(0, f"{state.batch:,} sequences of {state.prompt + state.output:,} tokens do not fit: memory holds {base['max_batch']:,}")
+        warnings.insert(
+            0, f"{state.batch:,} sequences of {state.prompt + state.output:,} tokens do not fit: memory holds {base['max_batch']:,}"
+        )
     return Estimate(
         {
             "ttft_s": base["ttft_s"],

@@ -58,12 +58,24 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[st
     """One layout; independent replicas fill the devices that it leaves."""
     replicas = devices // plan.ranks
     copies = replication(model, plan)
-    found: dict[str, Any] = {"tp": plan.tp, "pp": plan.pp, "ep": plan.ep, "dp": plan.dp * replicas, "replicas": replicas, "kv_copies": copies}
+    found: dict[str, Any] = {
+        "tp": plan.tp,
+        "pp": plan.pp,
+        "ep": plan.ep,
+        "dp": plan.dp * replicas,
+        "replicas": replicas,
+        "kv_copies": copies,
+    }
     why = invalid(model, plan)
     ledger = capacity.ledger(model, plan, work.ctx)
     held = ledger["weight_bytes"].value / plan.ranks
     batch = max(0, math.floor(ledger["max_batch_exact"].value)) * replicas
-    found |= {"valid": why is None, "weight_bytes_per_device": round(held), "kv_bytes_per_sequence": ledger["kv_bytes_per_sequence"].value, "max_batch": batch}
+    found |= {
+        "valid": why is None,
+        "weight_bytes_per_device": round(held),
+        "kv_bytes_per_sequence": ledger["kv_bytes_per_sequence"].value,
+        "max_batch": batch,
+    }
     if why is None and batch == 0:
         why = "does not fit"
     elif why is None:

@@ -101,7 +101,9 @@ def candidates(model: Model, plan: Deployment) -> Iterator[Deployment]:
         tp *= 2
 
 
-def run(found: Replica, service: Service, replicas: int, seed: int = 0, count: int | None = None, batch: int | None = None) -> simulate.Outcome:
+def run(
+    found: Replica, service: Service, replicas: int, seed: int = 0, count: int | None = None, batch: int | None = None
+) -> simulate.Outcome:
     """Simulate one of `replicas` replicas, among which requests are dealt at random."""
     number = count or service.simulated
     traced = service.traffic.trace is not None
@@ -148,7 +150,11 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
     found = replica(model, plan, service, sample)
     row["batch_limit"] = found.batch_limit
     if found.batch_limit == 0:
-        reason = "does not fit" if found.memory_batch == 0 else f"TPOT of one sequence is {seconds(found.rates.fixed_s(1) + found.profile.kv_s(found.rates))}"
+        reason = (
+            "does not fit"
+            if found.memory_batch == 0
+            else f"TPOT of one sequence is {seconds(found.rates.fixed_s(1) + found.profile.kv_s(found.rates))}"
+        )
         return row | {"why": reason, "binding": "memory" if found.memory_batch == 0 else "tpot"}
     least = max(1, math.ceil(service.traffic.rate / (found.max_rate * service.max_utilization)))
     if least > MOST_REPLICAS:
@@ -164,7 +170,11 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
         return why
 
     # A replica that nobody else uses is the best that any number of replicas can be.
-    alone = run(found, replace(service, traffic=replace(service.traffic, rate=found.max_rate * 0.01)), 1, count=300) if service.traffic.trace is None else None
+    alone = (
+        run(found, replace(service, traffic=replace(service.traffic, rate=found.max_rate * 0.01)), 1, count=300)
+        if service.traffic.trace is None
+        else None
+    )
     if alone is not None and (why := violated(alone, service)) is not None:
         value = (alone.ttft if why == "ttft" else alone.tpot).at(service.percentile)
         return row | {"why": f"{why.upper()} is {seconds(value or 0)} even without load", "binding": why}
@@ -230,7 +240,9 @@ def pools(model: Model, plan: Deployment, service: Service, sample: list[Request
     def part(replicas: int, convert: Callable[[Request], Request], batch: int) -> simulate.Outcome:
         stream = map(convert, service.traffic.requests(service.seed, replicas))
         traced = service.traffic.trace is not None
-        return simulate.simulate(rates, stream, max_batch=batch, chunk=0, count=None if traced else number, warmup=0 if traced else number // 10)
+        return simulate.simulate(
+            rates, stream, max_batch=batch, chunk=0, count=None if traced else number, warmup=0 if traced else number // 10
+        )
 
     while True:
         first = part(prefills, lambda request: request._replace(output=1), MOST_BATCH)
@@ -249,7 +261,9 @@ def pools(model: Model, plan: Deployment, service: Service, sample: list[Request
         "decode_replicas": decodes,
         "prefill_devices": prefills * plan.ranks,
         "decode_devices": decodes * plan.ranks,
-        "prefill_per_decode": f.pool_replicas(rate, reading, PREFILL_DERATE) / f.pool_replicas(rate, writing, DECODE_DERATE) if writing else None,
+        "prefill_per_decode": f.pool_replicas(rate, reading, PREFILL_DERATE) / f.pool_replicas(rate, writing, DECODE_DERATE)
+        if writing
+        else None,
         "transfer_bytes_per_request": moved,
         "transfer_s": transfer,
         "transfer_bytes_per_s": f.transfer_rate(rate, moved),
@@ -268,7 +282,9 @@ def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Re
     if not base.max_rate:
         return None
     half = [request._replace(cached=max(request.cached, request.prompt // 2)) for request in sample]
-    options: list[tuple[str, Callable[[], Replica]]] = [("prefix cache for half of the prompt", partial(replica, model, plan, service, half))]
+    options: list[tuple[str, Callable[[], Replica]]] = [
+        ("prefix cache for half of the prompt", partial(replica, model, plan, service, half))
+    ]
     if plan.kv.bits > 8:
         options.append(("fp8 KV cache", partial(replica, model, replace(plan, kv=formats.find("fp8", kv=True)), service, sample)))
     if plan.weights.bits > 8:
@@ -311,7 +327,13 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
     priced = bool(met) and all(rows[index]["usd_per_month"] is not None for index in met)
     keys = ("devices", "replicas", "tp", "batch_limit", "utilization", "max_rate_per_replica", "mean_batch", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s",
             "tpot_p50_s", "tpot_p95_s", "tpot_p99_s", "e2e_p95_s", "preemptions", "usd_per_hour", "usd_per_month", "usd_per_million_output_tokens", "binding")  # fmt: skip
-    results: dict[str, Any] = {"hardware": None, **dict.fromkeys(keys), "next_lever": None, "next_lever_gain": None, "hours_per_month": HOURS_PER_MONTH}
+    results: dict[str, Any] = {
+        "hardware": None,
+        **dict.fromkeys(keys),
+        "next_lever": None,
+        "next_lever_gain": None,
+        "hours_per_month": HOURS_PER_MONTH,
+    }
     if met:
         chosen = min(met, key=lambda index: (rows[index]["usd_per_month"] if priced else 0, rows[index]["devices"]))
         results |= {"hardware": rows[chosen]["hardware"]} | {key: rows[chosen][key] for key in keys}
@@ -327,14 +349,21 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         results["binding"] = bindings[0] if len(set(bindings)) == 1 else None
         warnings.insert(0, "no layout that was tried meets the limits: the rows say why, and all figures are null")
     limits = [
-        f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}" for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s)) if limit is not None
+        f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}"
+        for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s))
+        if limit is not None
     ]
     profile = serving.Profile.of(sample)
     return Estimate(
         results,
         _figures(model, tried[chosen], service, sample) if met else {},
         rows=tuple(rows),
-        inputs={"rate": service.traffic.rate, "mean_prompt_tokens": profile.prompt, "mean_output_tokens": profile.output, "mean_context_tokens": profile.context},
+        inputs={
+            "rate": service.traffic.rate,
+            "mean_prompt_tokens": profile.prompt,
+            "mean_output_tokens": profile.output,
+            "mean_context_tokens": profile.context,
+        },
         assumptions=(
             *service.traffic.notes,
             "; ".join(limits) or "no limit on TTFT or TPOT: give --max-ttft and --max-tpot",
@@ -351,10 +380,19 @@ def _figures(model: Model, layout_: Deployment, service: Service, sample: list[R
     """The closed form behind the highest rate, as a derivation."""
     found = replica(model, layout_, service, sample)
     kv_s = found.profile.kv_s(found.rates)
-    share = Figure("token_s", serving.token_share_s(found.rates, kv_s, found.batch_limit), "s", f"a step of {found.batch_limit} sequences, per token")
-    added = Figure("prefill_s", found.profile.prompt_s(found.rates, service.chunk, found.batch_limit)[0], "s", "what a prompt adds to a decoding batch, on average")
+    share = Figure(
+        "token_s", serving.token_share_s(found.rates, kv_s, found.batch_limit), "s", f"a step of {found.batch_limit} sequences, per token"
+    )
+    added = Figure(
+        "prefill_s",
+        found.profile.prompt_s(found.rates, service.chunk, found.batch_limit)[0],
+        "s",
+        "what a prompt adds to a decoding batch, on average",
+    )
     tokens = Figure("output_tokens", max(found.profile.output - 1, 0), "tokens", "--output-tokens, less the first")
-    return {"max_rate_per_replica": queueing.max_rate.of(as_name="max_rate_per_replica", prefill_s=added, output_tokens=tokens, token_s=share)}
+    return {
+        "max_rate_per_replica": queueing.max_rate.of(as_name="max_rate_per_replica", prefill_s=added, output_tokens=tokens, token_s=share)
+    }
 
 
 def kinds(prompt: int, output: int, cached: int = 0, reasoning: int = 0, prompt_cv: float = 0, output_cv: float = 0) -> tuple[Kind, ...]:
@@ -372,13 +410,15 @@ def load_test(found: Replica, service: Service, replicas: int, rates: list[float
                 "rate": rate,
                 "utilization": rate / replicas / found.max_rate,
                 "concurrency": outcome.mean_batch * replicas,
-                **{f"{name}_p{int(share * 100)}_s": getattr(outcome, name).at(share) for name in ("ttft", "tpot", "e2e") for share in (0.5, 0.95, 0.99)},
+                **{
+                    f"{name}_p{int(share * 100)}_s": getattr(outcome, name).at(share)
+                    for name in ("ttft", "tpot", "e2e")
+                    for share in (0.5, 0.95, 0.99)
+                },
                 "output_tokens_per_s": rate * found.profile.output,
             }
         )
     return rows
-
-
 
 
 def compared(predicted: list[dict[str, Any]], measured: list[dict[str, float]]) -> list[dict[str, Any]]:

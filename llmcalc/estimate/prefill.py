@@ -27,7 +27,11 @@ def attention_pairs(entry: Entry, prompt: Figure, cached: Figure) -> Figure:
         inside = max(0, reach - cached.value)
         seen = compute.causal_pairs(inside, cached.value) + (prompt.value - inside) * reach
         whole = Figure("pairs", seen, "pairs", f"each query sees at most {reach:,} tokens")
-    return whole if entry.ratio == 1 else Figure("pairs", whole.value / entry.ratio, "pairs", f"one entry per {entry.ratio} tokens", None, (whole,))
+    return (
+        whole
+        if entry.ratio == 1
+        else Figure("pairs", whole.value / entry.ratio, "pairs", f"one entry per {entry.ratio} tokens", None, (whole,))
+    )
 
 
 def entry_reach(entry: Entry) -> int | None:
@@ -77,7 +81,9 @@ def terms(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int
     dense, experts = layout.read_weight_bytes(model, plan, new.value)
     weights = dense if experts is None else total("weight_read_bytes", "B", (dense, experts))
     w = decode.bandwidth(plan.device)
-    prefix = layout.sequence_bytes(model, plan, cached, reads=True) if cached_tokens else Figure("kv_read_bytes", 0, "B", "no cached prefix")
+    prefix = (
+        layout.sequence_bytes(model, plan, cached, reads=True) if cached_tokens else Figure("kv_read_bytes", 0, "B", "no cached prefix")
+    )
 
     def worked(name: str, flops: Figure, rate: Figure) -> Figure:
         if rate.value is None:
@@ -119,7 +125,8 @@ def bound(found: dict[str, Figure]) -> str:
     """What a prefill waits for most."""
     value = {key: figure.value or 0 for key, figure in found.items()}
     shares = {
-        "compute": max(value["gemm_s"] * (value["gemm_s"] >= value["weight_read_s"]), 0) + value["attention_s"] * (value["attention_s"] >= value["kv_read_s"]),
+        "compute": max(value["gemm_s"] * (value["gemm_s"] >= value["weight_read_s"]), 0)
+        + value["attention_s"] * (value["attention_s"] >= value["kv_read_s"]),
         "memory-weights": value["weight_read_s"] * (value["gemm_s"] < value["weight_read_s"]),
         "memory-kv": value["kv_read_s"] * (value["attention_s"] < value["kv_read_s"]),
         "communication": value["communication_s"],
@@ -141,7 +148,9 @@ def mixed_step(model: Model, plan: Deployment, work: Workload, chunk: int, promp
     carrying = decode.step(model, plan, Workload(work.ctx, work.batch + chunk))
     new = prompt - cached
     scores = terms(model, plan, prompt, cached)["attention_s"]
-    share = Figure("attention_s", (scores.value or 0) * min(chunk, new) / new, "s", "the chunk's share of the prompt's attention", None, (scores,))
+    share = Figure(
+        "attention_s", (scores.value or 0) * min(chunk, new) / new, "s", "the chunk's share of the prompt's attention", None, (scores,)
+    )
     return serving.mixed_step_s.of(
         kv_read_s=decoding["kv_read_s"],
         weight_read_s=carrying["weight_read_s"],
@@ -235,7 +244,9 @@ def prefill(
             # Beside a batch the prompt goes at the pace of the mixed steps.
             beside = mixed_step(model, plan, work, min(chunk, new), prompt, cached)
             first = time.repeated_s.of(as_name="ttft_s", times=Figure("steps", pieces, "", "chunks of the prompt"), each_s=beside)
-        assumptions.append(f"the rows: {work.batch:,} sequences of {work.ctx:,} tokens decode meanwhile; every token of a step counts as one of its batch")
+        assumptions.append(
+            f"the rows: {work.batch:,} sequences of {work.ctx:,} tokens decode meanwhile; every token of a step counts as one of its batch"
+        )
     bubble = serving.pipeline_bubble(plan.pp, pieces)
     critical = decode.critical_batch(model, plan).value
     results = {

@@ -79,7 +79,11 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
         return Figure(name, value, unit, origin)
 
     count = figure("sequences", what.sequences, "--sequences", "")
-    prefix, prompt, block = figure("prefix_tokens", what.prefix, "--prefix"), figure("prompt_tokens", what.prompt, "--prompt"), figure("block_tokens", what.block, "--block")
+    prefix, prompt, block = (
+        figure("prefix_tokens", what.prefix, "--prefix"),
+        figure("prompt_tokens", what.prompt, "--prompt"),
+        figure("block_tokens", what.block, "--block"),
+    )
     one = layout.sequence_bytes(model, plan, figure("ctx_tokens", what.prompt))
     per_token = one.value / what.prompt  # exact where every layer keeps every token; else the mean over the prompt
     shared = f.shared_tokens.of(prefix_tokens=prefix, block_tokens=block)
@@ -144,9 +148,17 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     }
     # ---- offload
     moved = Figure("moved_bytes", one.value, "B", one.origin, one.formula, one.inputs)
-    fetch = f.transfer_s.of(as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "--host-bandwidth", "B/s"))
+    fetch = f.transfer_s.of(
+        as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "--host-bandwidth", "B/s")
+    )
     figures["fetch_s"] = fetch
-    results |= {"offload_bytes": whole(one.value), "fetch_s": fetch.value, "recompute_s": cold.value, "fetch_faster": None, "break_even_bytes_per_s": None}
+    results |= {
+        "offload_bytes": whole(one.value),
+        "fetch_s": fetch.value,
+        "recompute_s": cold.value,
+        "fetch_faster": None,
+        "break_even_bytes_per_s": None,
+    }
     if cold.value is not None:
         even = f.break_even_link.of(as_name="break_even_bytes_per_s", moved_bytes=moved, recompute_s=cold)
         figures["break_even_bytes_per_s"] = even
@@ -157,7 +169,13 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
         assumptions=(
             f"blocks of {what.block} tokens: only whole blocks are shared, and a sequence's own tokens fill blocks of its own",
             "the shared prefix saves prefill and memory; each sequence still reads it at every step, so TPOT does not fall",
-            *((f"{what.users:,} users come back {'evenly' if not what.zipf else f'by a Zipf law of exponent {what.zipf:g}'}, their histories kept LRU",) if what.users else ()),
+            *(
+                (
+                    f"{what.users:,} users come back {'evenly' if not what.zipf else f'by a Zipf law of exponent {what.zipf:g}'}, their histories kept LRU",
+                )
+                if what.users
+                else ()
+            ),
             f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
             f"host memory at {rate(what.host_bytes_per_s)} (--host-bandwidth); prefill at {what.mfu:.0%} of the compute rate",
         ),

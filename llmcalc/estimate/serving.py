@@ -130,7 +130,9 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
     n = numpy.arange(1, TABLE + 1)
     terms = decode.step(model, at, Workload(1, n))
     if terms["compute_s"].value is None:
-        raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate, so prefill cannot be timed", "use a device with one")
+        raise UsageError(
+            "no-compute-rate", f"{plan.device.id} has no known compute rate, so prefill cannot be timed", "use a device with one"
+        )
 
     def table(name: str) -> list[float]:
         values = [float(value) for value in numpy.broadcast_to(terms[name].value, n.shape)]
@@ -199,7 +201,12 @@ class Profile:
         )
         longest = max(request.prompt + request.output for request in sample)
         return Profile(
-            sum(request.prompt for request in sample) / n, output, sum(request.cached for request in sample) / n, context, longest, tuple(sample)
+            sum(request.prompt for request in sample) / n,
+            output,
+            sum(request.cached for request in sample) / n,
+            context,
+            longest,
+            tuple(sample),
         )
 
     def prompt_s(self, rates: Rates, chunk: int, batch: int) -> tuple[float, float, float]:
@@ -238,7 +245,13 @@ class Profile:
         """Mean time to read a sequence's cache, over the decode steps. [s]"""
         some = self.sample
         steps = sum(request.output for request in some)
-        return sum(request.output * (rates.kv_s(request.prompt + request.output / 4) + rates.kv_s(request.prompt + 3 * request.output / 4)) / 2 for request in some) / steps
+        return (
+            sum(
+                request.output * (rates.kv_s(request.prompt + request.output / 4) + rates.kv_s(request.prompt + 3 * request.output / 4)) / 2
+                for request in some
+            )
+            / steps
+        )
 
 
 @dataclass(frozen=True, slots=True)

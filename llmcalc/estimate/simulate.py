@@ -113,7 +113,9 @@ class _Sequence:
         self.version = 0
 
 
-def simulate(rates: Rates, requests: Iterable[Request], *, max_batch: int, chunk: int, count: int | None = None, warmup: int = 0) -> Outcome:
+def simulate(
+    rates: Rates, requests: Iterable[Request], *, max_batch: int, chunk: int, count: int | None = None, warmup: int = 0
+) -> Outcome:
     """Serve a stream, first come first served.
 
     Each step decodes every running sequence and reads up to `chunk` prompt tokens of those that wait (0: one whole prompt). A

@@ -157,7 +157,9 @@ def at(model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft
     step = f.speculative_step_s.of(
         as_name="step_time_s",
         verify_s=verify(model, plan, work, drafts + 1),
-        draft_tokens=Figure("draft_tokens", 1 if draft.at_once else drafts, "tokens", "all heads at once" if draft.at_once else "one after another"),
+        draft_tokens=Figure(
+            "draft_tokens", 1 if draft.at_once else drafts, "tokens", "all heads at once" if draft.at_once else "one after another"
+        ),
         draft_s=draft_time(model, plan, work, draft),
     )
     tpot = f.speculative_tpot_s.of(step_time_s=step, expected_tokens_per_step=tokens)
@@ -234,7 +236,9 @@ def speculation(
         "fits": held.results["fits"] if extra is None else fits_with(model, plan, work, chosen, extra),
     }
     if results["slower_from_batch"] is None:
-        warnings.append(f"slower_from_batch: at {work.ctx:,} tokens of context no batch up to {BATCHES[-1]} is slower with {chosen} draft tokens")
+        warnings.append(
+            f"slower_from_batch: at {work.ctx:,} tokens of context no batch up to {BATCHES[-1]} is slower with {chosen} draft tokens"
+        )
     if results["operations_factor"] is None:
         warnings.append("operations_factor: every draft is accepted")
     return Estimate(
@@ -291,6 +295,10 @@ def preset_draft(model: Model, chosen: Preset) -> Draft:
         head = model.stack.vocab * model.stack.embedding[0].columns
         per_head = head + model.stack.hidden**2
         share = per_head * chosen.longest / sum(layers * weight.active_params for layers, weight in model_weights(model))
-        return Draft(share, at_once=True, words=f"medusa: {chosen.longest} heads read {share:.2f} of the target's weights in one go; {chosen.source}")
+        return Draft(
+            share, at_once=True, words=f"medusa: {chosen.longest} heads read {share:.2f} of the target's weights in one go; {chosen.source}"
+        )
     share = layer_share(model, chosen.layers)
-    return Draft(share, words=f"{chosen.name}: a draft runs through {chosen.layers} layer and the head, {share:.3f} of the target; {chosen.source}")
+    return Draft(
+        share, words=f"{chosen.name}: a draft runs through {chosen.layers} layer and the head, {share:.3f} of the target; {chosen.source}"
+    )

@@ -24,7 +24,7 @@ def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str
     left, right = _span(xs)
     bottom, top = _span(ys)
     rows = 16 if width >= 60 else 11
-    y_ticks = {round((rows - 1) * (math.log10(value) - bottom) / (top - bottom)): value for value in ticks(bottom, top, rows // 3)}
+    y_ticks = {_cell((math.log10(value) - bottom) / (top - bottom), rows, 4): value for value in ticks(bottom, top, rows // 3)}
     labels = {place: shown(value, chart.y.unit) for place, value in y_ticks.items()}
     margin = max(map(len, labels.values()), default=0) + 1
     across = max(10, width - margin - 2)
@@ -34,13 +34,17 @@ def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str
     for row, drawn in enumerate(canvas):
         label = labels.get(rows - 1 - row, "")
         yield f"{label:>{margin}}{tick if label else wall}" + drawn.replace("⠀", blank)
-    places = {
-        round((across - 1) * (math.log10(value) - left) / (right - left)): value for value in ticks(left, right, max(3, across // 10))
-    }
+    x_ticks = ticks(left, right, max(3, across // 10))
+    places = {_cell((math.log10(value) - left) / (right - left), across, 2): value for value in x_ticks}
     yield " " * margin + corner + "".join(under if column in places else floor for column in range(across))
     yield _row_of_labels({place: shown(value, chart.x.unit) for place, value in places.items()}, margin + 1, width)
     yield f"{_cut(chart.x.label, width - margin - 1):>{width}}"
     yield from _legend(chart, series, width, colour, unicode)
+
+
+def _cell(share: float, cells: int, dots: int) -> int:
+    """The character cell in which a place lies, as the canvas rounds to its dots."""
+    return min(round(share * cells * dots) // dots, cells - 1)
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
@@ -69,7 +73,7 @@ def _canvas(
     canvas = plotille.Canvas(width, height, xmin=left, ymin=bottom, xmax=right, ymax=top)
 
     def cell(x: float, y: float) -> tuple[int, int]:
-        return int((x - left) / (right - left) * width), int((y - bottom) / (top - bottom) * height)
+        return _cell((x - left) / (right - left), width, 2), _cell((y - bottom) / (top - bottom), height, 4)
 
     letters: list[tuple[str | None, str, list[tuple[float, float]]]] = []
     taken = {cell(math.log10(mark.x), math.log10(mark.y)) for mark in chart.marks}

@@ -295,6 +295,23 @@ def kimi(outer: Config, hidden: int) -> Weights:
     )
 
 
+@wrapper("kimi_k3")
+def kimi_3(outer: Config, hidden: int) -> Weights:
+    """Neighbouring patches side by side, two matrices without biases, a norm of the text's width.
+
+    With the language model it gives the 2,779,931,837,184 parameters of the published tensor list.
+    """
+    encoder, c = sees(outer, vision.moonvit_3)
+    into = encoder.width * area(c, "merge_kernel_size")
+    for key, want in (("text_hidden_size", hidden), ("mm_hidden_size", encoder.width)):
+        if c.count(key) != want:
+            raise Unread(f"{c.path}.{key} is not {want}")
+    all_read(c)
+    return encoder.weights + projector(
+        lin("linear_1", into, into, False), lin("linear_2", hidden, into, False), rms("post_norm", width=hidden)
+    )
+
+
 @wrapper("llama4", "mllama")
 def llama(outer: Config, hidden: int) -> Weights:
     """One matrix behind the encoder's own adapter."""

@@ -13,6 +13,7 @@ Weights = tuple[Weight, ...]
 # Every key that a tower or its projector asks for; scripts/class_defaults.py keeps their defaults.
 TOWER_KEYS: frozenset[str] = frozenset(
     """
+attn_bias linear_bias mlp_type patch_embed_proj_bias qkv_hidden_size
 alignment_intermediate_size attention_bias attention_heads audio_embed_dim conv_kernel_size d_model
 deepstack_visual_indexes depth downsample_factor downsample_hidden_size downsample_ratio embed_dim
 encoder_attention_heads encoder_ffn_dim encoder_layers head_dim heads hidden_size image_size

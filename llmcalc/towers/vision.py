@@ -209,6 +209,29 @@ def moonvit(c: Config) -> Encoder:
     )
 
 
+def moonvit_3(c: Config) -> Encoder:
+    """Kimi-K3: RMSNorms, no biases unless a switch says so, attention of a width of its own."""
+    must = {"mm_projector_type": "patchmergerv2", "norm_type": "rmsnorm", "mlp_type": "mlp2"}
+    for key, value in must.items():
+        if c.text(key, default=value) != value:
+            raise Unread(f"{c.path} has the {key} {c.get(key)}")
+    width, query = c.count("vt_hidden_size"), c.count("qkv_hidden_size")
+    heads(c, query, "vt_num_attention_heads")
+    bias = c.flag("linear_bias")
+    block = (
+        attention(width, query=query, biases="qkvo" if c.flag("attn_bias") else "", out="proj")
+        + mlp(width, c.count("vt_intermediate_size"), bias)
+        + rms("norm1", "norm2", width=width)
+    )
+    return Encoder(
+        lin("patch_embed.proj", width, 3 * area(c, "patch_size"), c.flag("patch_embed_proj_bias"))
+        + table("patch_embed.pos_emb", c.count("init_pos_emb_height") * c.count("init_pos_emb_width"), width)
+        + repeat(_layers(c, "vt_num_hidden_layers"), block)
+        + rms("final_layernorm", width=width),
+        width,
+    )
+
+
 def _volume(c: Config) -> int:
     """Numbers in one patch of video: frames by pixels by colours."""
     frames = c.count("temporal_patch_size")
