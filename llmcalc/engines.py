@@ -17,6 +17,28 @@ LARGE_BYTES = 70 * GIB
 """From here on a device counts as large for vLLM's defaults; an A100 never does."""
 
 
+START = {
+    "vllm": "vllm serve {model} --max-model-len {ctx} --gpu-memory-utilization {share} --max-num-seqs {seqs}",
+    "sglang": "python -m sglang.launch_server --model-path {model} --context-length {ctx} --mem-fraction-static {share}",
+    "llama.cpp": "llama-server -hf {model} -ngl 99 -c {all} -np {seqs}",
+    "trt-llm": "trtllm-serve {model} --max_seq_len {ctx} --kv_cache_free_gpu_memory_fraction {share}",
+    "ollama": "OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={seqs}",
+    "mlx": "mlx_lm.server --model {model}",
+}
+"""The command that starts an engine; {all}: the context of all slots together."""
+FLAGS = {
+    "vllm": "--max-num-batched-tokens {step} --tensor-parallel-size {tp} --pipeline-parallel-size {pp} --data-parallel-size {dp} "
+    "--enable-expert-parallel {ep} --kv-cache-dtype {kv}",
+    "sglang": "--chunked-prefill-size {step} --max-running-requests {asked} --tp-size {tp} --pp-size {pp} --ep-size {ep} "
+    "--kv-cache-dtype {kv}",
+    "llama.cpp": "-ub {step} -ctk {kv} -ctv {kv}",
+    "trt-llm": "--max_num_tokens {step} --max_batch_size {asked} --tp_size {tp} --pp_size {pp} --ep_size {ep}",
+    "ollama": "OLLAMA_KV_CACHE_TYPE= {kv}",
+    "mlx": "",
+}
+"""Pairs of a flag and what it takes, each given where that differs from the engine's default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """One policy. Sizes are per device [B], `batched` and `sequences` are (small device, large device)."""
@@ -81,7 +103,7 @@ _ROWS = (
     Engine("napkin", source="the nominal size, no reserve: an upper bound that no engine reaches"),
     _vllm(
         "vllm",
-        "vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share 0.92 and graphs in the budget by start-up logs",
+        "vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
         utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.45 * GIB, 0.95 * GIB), **_RECENT,
     ),
     _vllm(
@@ -105,13 +127,13 @@ _ROWS = (
         "llama.cpp",
         nominal=False, block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), logit_bytes=4,
         other_bytes=(1.1 * GIB,) * 3,
-        source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp; llama_params_fit keeps 1024 MiB free; compute buffer of a micro-batch's logits by logs",
+        source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp; llama_params_fit keeps 1024 MiB free; a micro-batch's logits by logs",
     ),
     Engine(
         "trt-llm",
-        nominal=False, pool=True, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
-        logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB), vendors=("NVIDIA",),
-        source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, tokens_per_block, max_num_tokens; buffers estimated",
+        nominal=False, pool=True, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192),
+        sequences=(2048, 2048), logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB), vendors=("NVIDIA",),
+        source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, max_num_tokens; buffers estimated",
     ),
     Engine(
         "ollama",

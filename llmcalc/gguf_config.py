@@ -165,7 +165,7 @@ def config(files: Files) -> dict[str, Any]:
         kind = part(tensor.name, source.depth, arch)
         held = sizes.setdefault(kind, [0, 0])
         held[0] += tensor.bytes
-        held[1] += tensor.elements
+        held[1] += 0 if scales(tensor.name, arch) else tensor.elements
     given["quantization_config"] = {"quant_method": "gguf", "format": mix(files), "parts": sizes}
     return given
 
@@ -182,8 +182,6 @@ _PARTS = (
     (r"blk\.\d+\.nextn\.", "mtp"),
     (r"blk\.\d+\.(exp_probs_b|exp_probs_b\.\w+)$", "balancing bias"),
     (r"blk\.\d+\.layer_output_scale(\.|$)", "layer scale"),
-    (r"blk\.\d+\.ffn_gate_inp\.scale$", "router"),
-    (r"blk\.\d+\.[\w.]+\.(scale|input_scale)$", "scales"),
     (r"blk\.\d+\.indexer\.(proj|k_norm)", "indexer"),
     (r"blk\.\d+\.(\w+_)?norm(_\w+)?\.", "norms"),
     (r"blk\.\d+\.ffn_gate_inp", "router"),
@@ -208,11 +206,15 @@ def part(name: str, depth: int, arch: str = "") -> str:
     return _PARTS[int(found.lastgroup[1:])][1] if found and found.lastgroup else "mlp"
 
 
+def scales(name: str, arch: str) -> bool:
+    """Whether a tensor is the scale of a quantised matrix: bytes of its part, and no parameter. Gemma 4 has scales of its own."""
+    return name.endswith((".scale", ".input_scale")) and arch != "gemma4"
+
+
 NO_PARAMETERS = {
     "rope factors": "factors of the rotary embedding, computed from the config elsewhere",
     "balancing bias": "the router's balancing bias, a buffer and no parameter",
     "layer scale": "one scale per layer, a buffer and no parameter",
-    "scales": "scales of quantised matrices beside them",
 }
 
 
@@ -286,13 +288,13 @@ def biased(s: Source) -> bool:
 def experts(s: Source) -> Given:
     """Numbers of experts, and the width of one from the tensors (older files keep each expert apart)."""
     inner = s.first("ffn_down_exps.weight", "ffn_down.0.weight", axis=-1) or s.maybe("expert_feed_forward_length", least=1)
-    return number_of(
-        [
-            ("num_experts", s.need("expert_count")),
-            ("num_experts_per_tok", s.need("expert_used_count")),
-            ("moe_intermediate_size", inner),
-        ]
-    )
+    if inner is None:
+        raise s.fail("expert_feed_forward_length", "the width of an expert, as no tensor shows it")
+    return {
+        "num_experts": s.need("expert_count"),
+        "num_experts_per_tok": s.need("expert_used_count"),
+        "moe_intermediate_size": inner,
+    }
 
 
 def as_mixtral(s: Source) -> Given:
@@ -619,6 +621,108 @@ def ernie_moe(s: Source) -> Given:
     }
 
 
+@architecture("hunyuan-moe")
+def hunyuan_moe(s: Source) -> Given:
+    """A shared block on every layer."""
+    routed = leading_dense(s)
+    return {
+        **decoder(s, "hunyuan_v1_moe"),
+        "num_experts": routed["n_routed_experts"],
+        "moe_topk": routed["num_experts_per_tok"],
+        "moe_intermediate_size": routed["moe_intermediate_size"],
+        "num_shared_expert": routed["n_shared_experts"],
+        "attention_bias": biased(s),
+    }
+
+
+@architecture("afmoe", "exaone-moe")
+def windowed_moe(s: Source) -> Given:
+    """Dense layers first, shared experts, and windows on three of four layers."""
+    routed = leading_dense(s)
+    found = {
+        **decoder(s, s.arch.replace("-", "_")),
+        "num_experts": routed["n_routed_experts"],
+        "num_experts_per_tok": routed["num_experts_per_tok"],
+        "moe_intermediate_size": routed["moe_intermediate_size"],
+        "num_shared_experts": routed["n_shared_experts"],
+        "layer_types": layer_types(s, 4) if window(s) else ["full_attention"] * s.depth,
+        **number_of([("sliding_window", window(s))]),
+    }
+    if s.arch == "afmoe":
+        return {**found, "num_dense_layers": routed["first_k_dense_replace"], "attention_bias": biased(s)}
+    return {**found, "first_k_dense_replace": routed["first_k_dense_replace"], "num_nextn_predict_layers": s.ahead}
+
+
+@architecture("mimo2")
+def mimo2(s: Source) -> Given:
+    """More KV heads and sinks on the sliding layers; values narrower than keys. Which layers are sparse, the tensors say."""
+    slides = s.flags("attention.sliding_window_pattern", s.depth) or [False] * s.depth
+    counts = s.numbers("attention.head_count_kv", s.depth) or [s.need("attention.head_count_kv")] * s.depth
+    near = {count for count, flag in zip(counts, slides, strict=True) if flag}
+    far = {count for count, flag in zip(counts, slides, strict=True) if not flag}
+    if len(near) != 1 or len(far) != 1:
+        raise s.fail("attention.head_count_kv", "one number on all layers with a window and one on the others")
+    routed = experts(s)
+    return {
+        **around(s, "mimo_v2_flash"),
+        **width(s),
+        "num_attention_heads": s.need("attention.head_count"),
+        "num_key_value_heads": far.pop(),
+        "swa_num_key_value_heads": near.pop(),
+        "head_dim": s.need("attention.key_length"),
+        "v_head_dim": s.need("attention.value_length"),
+        "hybrid_layer_pattern": [int(flag) for flag in slides],
+        "sliding_window": s.need("attention.sliding_window"),
+        "add_swa_attention_sink_bias": s.any("attn_sinks.weight"),
+        "moe_layer_freq": [int(s.layer(index, "ffn_gate_inp.weight")) for index in range(s.depth)],
+        "n_routed_experts": routed["num_experts"],
+        "num_experts_per_tok": routed["num_experts_per_tok"],
+        "moe_intermediate_size": routed["moe_intermediate_size"],
+        "num_nextn_predict_layers": s.ahead,
+    }
+
+
+@architecture("dbrx")
+def dbrx(s: Source) -> Given:
+    """Keys in two nested blocks."""
+    found = around(s, "dbrx")
+    routed = experts(s)
+    return {
+        **{key: value for key, value in found.items() if key not in ("num_hidden_layers", "hidden_size", "max_position_embeddings")},
+        "n_layers": found["num_hidden_layers"],
+        "d_model": found["hidden_size"],
+        "max_seq_len": found.get("max_position_embeddings"),
+        "n_heads": s.need("attention.head_count"),
+        "attn_config": {"kv_n_heads": s.need("attention.head_count_kv")},
+        "ffn_config": {
+            "moe_num_experts": routed["num_experts"],
+            "moe_top_k": routed["num_experts_per_tok"],
+            "ffn_hidden_size": routed["moe_intermediate_size"],
+        },
+    }
+
+
+@architecture("deci")
+def deci(s: Source) -> Given:
+    """Nemotron's Puzzle models: heads, KV heads and MLP width per layer. No KV heads under heads: a plain matrix; 0 heads: nothing."""
+    query = s.numbers("attention.head_count", s.depth)
+    kv = s.numbers("attention.head_count_kv", s.depth)
+    inner = s.numbers("feed_forward_length", s.depth)
+    if query is None or kv is None or inner is None:
+        return decoder(s, "llama", attention_bias=biased(s), mlp_bias=s.any("ffn_up.bias"))
+    hidden, most = s.need("embedding_length"), max(query)
+    if not most or any(number not in (0, most) for number in query):
+        raise s.fail("attention.head_count", "the same on all layers that attend")
+    blocks = [
+        {
+            "attention": {"no_op": not q, "replace_with_linear": bool(q and not k), "n_heads_in_group": q // k if k else None},
+            "ffn": {"no_op": not wide, "ffn_mult": 1.5 * wide / hidden},
+        }
+        for q, k, wide in zip(query, kv, inner, strict=True)
+    ]
+    return {**around(s, "nemotron-nas"), "num_attention_heads": most, "block_configs": blocks, "attention_bias": biased(s)}
+
+
 # ---- latent attention ---------------------------------------------------------------------------------------------
 
 
@@ -668,11 +772,9 @@ def deepseek2(s: Source) -> Given:
     return found
 
 
-@architecture("minicpm3", "plm")
+@architecture("minicpm3")
 def minicpm3(s: Source) -> Given:
     """Dense layers under latent attention."""
-    if s.arch == "plm":
-        raise ConfigError("unknown-architecture", "the GGUF architecture plm is not read", "give the model's config.json")
     values = s.first("attn_kv_b.weight")
     found = {**around(s, "minicpm3"), **width(s)}
     rope, key, query = s.need("rope.dimension_count"), s.need("attention.key_length"), s.need("attention.head_count")

@@ -64,7 +64,8 @@ class Deployment:
             return self.engine.utilization
         graphs = next((batches[self.tp >= 4] for limit, *batches in STATIC_BATCHES if memory < limit * 2**30), 512)
         least = 10240 * MIB if memory > 60 * 2**30 else 0
-        found = static_share(memory, 512 * MIB, 1.5 * MIB, max(self.step_tokens(0), 2048), 2 * MIB, graphs, 128 * MIB, self.tp * self.pp, least)
+        chunk = max(self.step_tokens(0), 2048)
+        found: float = static_share(memory, 512 * MIB, 1.5 * MIB, chunk, 2 * MIB, graphs, 128 * MIB, self.tp * self.pp, least)
         return max(0.0, round(found, 3))
 
     @property

@@ -162,13 +162,12 @@ def model_files(names: Sequence[str], open_: Callable[[str], Blob], extras: Sequ
 
 # ---- which part of a model a tensor is, and how many parameters a packed one holds --------------------------------
 
+_SCALES = re.compile(
+    r"(^|[._])(qzeros|g_idx|absmax|quant_map|nested_absmax|nested_quant_map|SCB|weight_format|weight_shape|weight_zero_point)$"
+    r"|(^|\.)(scales|biases)$|(^|[._])(weight_)?scale(_inv|_2|_inv_2)?$|_scales$"
+    r"|(^|\.)((weight|input)_global|input|output|q|k|v)_scale$|quant_state\."
+)
 _BESIDE = (
-    (r"(^|[._])(qzeros|g_idx|absmax|quant_map|nested_absmax|nested_quant_map|SCB|weight_format|weight_shape|weight_zero_point)$", "scales"),
-    (r"(^|\.)(scales|biases)$", "scales"),
-    (
-        r"(^|[._])(weight_)?scale(_inv|_2|_inv_2)?$|_scales$|(^|\.)(input|k|v|q|output|weight_global|input_global)_scale$|quant_state\.",
-        "scales",
-    ),
     (r"(^|[._])(inv_freq|original_inv_freq|masked_bias|num_batches_tracked|position_ids|rotary_emb\.\w+)$", "buffers"),
     (r"(^|\.)(h|layers|transformer\.h)\.\d+\.(attn|attention|self_attn)\.(attention\.)?bias$", "buffers"),
     (r"(e_score_correction_bias|expert_bias|e_score_correction\.bias|moe_statics\.e_score_correction_bias)$", "balancing bias"),
@@ -196,16 +195,18 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.")
 
 def part(name: str, depth: int) -> str:
     """The part of the model that a tensor belongs to, by its name on the Hub; what is no parameter has words of its own."""
-    beside = _first(name, _BESIDE)
-    if beside:
-        return beside
     kind = _first(name, _PARTS)
     if kind in ("vision", "audio", "projector"):
         return kind
     layer = _LAYER.search(name)
-    if layer and int(layer[1]) >= depth:
+    if kind == "mtp" or (layer and int(layer[1]) >= depth):
         return "mtp"
-    return kind or "mlp"
+    return _first(name, _BESIDE) or kind or "mlp"
+
+
+def scales(name: str) -> bool:
+    """Whether a tensor holds scales, zeros or the order of a quantised matrix: bytes of its part, and no parameters."""
+    return bool(_SCALES.search(name))
 
 
 def _first(name: str, kinds: Sequence[tuple[str, str]]) -> str | None:
@@ -218,6 +219,8 @@ def parameters(tensor: Tensor, names: frozenset[str] | set[str], bits: int | Non
     None where words are packed and nothing says how. `names` are all tensors of the model.
     """
     name = tensor.name
+    if scales(name):
+        return 0
     root = name.removesuffix(".weight").removesuffix(".qweight").removesuffix(".weight_packed")
     packed = name.endswith((".qweight", ".weight_packed", "_blocks", "_packed")) or (
         name.endswith(".weight")
@@ -232,7 +235,6 @@ def parameters(tensor: Tensor, names: frozenset[str] | set[str], bits: int | Non
 
 
 NO_PARAMETERS = {
-    "scales": "scales, zeros and orders of the quantised matrices",
     "buffers": "buffers (frequencies of the rotary embedding, masks)",
     "balancing bias": "the router's balancing bias, a buffer and no parameter",
     "layer scale": "one scale per layer, a buffer and no parameter",

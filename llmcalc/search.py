@@ -22,7 +22,7 @@ from llmcalc.formats import Format
 from llmcalc.formulas import money, time
 from llmcalc.hardware import PRICE_ORDER, Device
 from llmcalc.plan import Deployment, Workload
-from llmcalc.units import seconds, size, usd
+from llmcalc.units import seconds, size, usd, whole
 
 Array = Any  # numpy arrays; the estimates take them where they take numbers
 EVERY_BATCH_TO = 256  # beyond it the batches of a sweep grow by 2%; those that a limit allows are found exactly
@@ -131,6 +131,8 @@ def obstacle(space: Space, one: Candidate, weights: Format, tp: int) -> str | No
         return f"a node has {device.devices_per_node} devices, not {tp}"
     if heads(space.model) % tp:
         return f"{tp} ranks do not divide {heads(space.model)} heads"
+    if space.engine.vendors and device.vendor not in space.engine.vendors:
+        return f"{space.engine.name} does not run on {device.vendor}"
     if space.method != "napkin" and decode.compute_key(device, weights)[0] is None:
         return "has no known compute rate"
     return None
@@ -184,9 +186,17 @@ def racks(space: Space) -> Iterator[Rack]:
                 usd = np.array([[math.nan if one.usd_per_hour is None else one.usd_per_hour] for one in group])
                 for kv in space.kvs:
                     plan = deployment(space, device, weights, kv, tp)
-                    exact = np.broadcast_to(capacity.ledger(space.model, plan, space.ctx)["max_batch_exact"].value, (len(group), 1))
-                    most = np.clip(np.floor(exact[:, 0]), 0, MOST_BATCH).astype(int)
+                    most = np.clip(np.floor(_ledgers(space, plan, group)["max_batch_exact"]), 0, MOST_BATCH).astype(int)
                     yield Rack(plan, tuple(group), usd, most)
+
+
+def _ledgers(space: Space, plan: Deployment, group: Sequence[Candidate]) -> dict[str, Array]:
+    """The ledger of each of a rack's devices, in columns. Engines but the napkin have rules by device: those count one by one."""
+    if space.engine.nominal:
+        found = capacity.ledger(space.model, plan, space.ctx)
+        return {key: np.broadcast_to(figure.value, (len(group), 1))[:, 0] for key, figure in found.items()}
+    singles = [capacity.ledger(space.model, replace(plan, device=one.device), space.ctx) for one in group]
+    return {key: np.array([float(each[key].value) for each in singles]) for key in singles[0]}
 
 
 def deployment(space: Space, device: Device, weights: Format, kv: Format, tp: int) -> Deployment:
@@ -539,18 +549,17 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
     figures = point(space, plan, rack.usd, np.maximum(chosen, 1)[:, None].astype(float))
     table = {key: _column(figure.value, number) for key, figure in figures.items()}
     read = _column(ttft(space, plan), number)
-    held = {key: _column(figure.value, number) for key, figure in capacity.ledger(space.model, plan, space.ctx).items()}
+    held = _ledgers(space, plan, rack.members) if (most < np.maximum(chosen, 1)).any() else {}
     for index, one in enumerate(rack.members):
         value = {key: column[index] for key, column in table.items()}
         mine, largest = int(chosen[index]), int(most[index])
         found = _blank(one, plan.ranks) | {"max_batch": largest, "batch": max(mine, 1), "fits": largest >= max(mine, 1)}
         bound = decode.bound({key: Figure(key, value[key]) for key in TERMS}, space.method)
         if not found["fits"]:
-            need = held["weight_bytes"][index] + max(mine, 1) * held["kv_bytes_per_sequence"][index]
-            lacks = need - held["usable_bytes"][index]
             single = replace(plan, device=one.device)
-            count = capacity.smallest_count(space.model, single, need)
-            found |= {"lacks_bytes": lacks, "why": f"lacks {size(lacks)}" + (f"; {count} × would do" if count else "")}
+            need = float(held["weight_bytes"][index] + max(mine, 1) * held["kv_bytes_per_sequence"][index])
+            lacks, count = need - float(held["usable_bytes"][index]), capacity.smallest_count(space.model, single, need)
+            found |= {"lacks_bytes": whole(lacks), "why": f"lacks {size(lacks)}" + (f"; {count} × would do" if count else "")}
             yield found
             continue
         found |= {key: value.get(key) for key in COMPARED if key in value}

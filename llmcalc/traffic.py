@@ -90,7 +90,7 @@ class Reservoir:
     """An even sample of a stream whose length is not known."""
 
     def __init__(self, size: int, seed: int) -> None:
-        self.size, self.random = size, random.Random(seed)
+        self.size, self.random = size, random.Random(seed)  # noqa: S311 - a sample
 
     def fill(self, stream: Iterator[Request]) -> list[Request]:
         """Read the stream to its end."""
@@ -104,7 +104,7 @@ class Reservoir:
 
 
 def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 - a simulation
     shape = 1 / traffic.cv**2 if traffic.cv else 0
     mean = 1 / traffic.rate
     ends: list[float] = []
@@ -197,7 +197,10 @@ def totals(path: str) -> Totals:
 def of_trace(path: str) -> Traffic:
     """The traffic of a trace file."""
     found = totals(path)
-    words = f"trace of {found.requests:,} requests over {found.seconds:,.0f} s: {found.prompt_tokens / found.requests:,.0f} tokens in, {found.output_tokens / found.requests:,.0f} out on average"
+    tokens_in, tokens_out = found.prompt_tokens / found.requests, found.output_tokens / found.requests
+    words = (
+        f"trace of {found.requests:,} requests over {found.seconds:,.0f} s: {tokens_in:,.0f} tokens in, {tokens_out:,.0f} out on average"
+    )
     return Traffic(found.requests / found.seconds, trace=path, notes=(words,))
 
 

@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"config", "formats", "engines", "files"},
     {"architecture", "gguf", "safetensors"},
     {"attention", "mlp", "hardware_profile", "gguf_config"},
-    {"families", "hardware", "sources"},
+    {"families", "hardware", "sources", "traffic"},
     {"towers"},
     {"model"},
     {"checkpoint"},

@@ -20,7 +20,7 @@ from llmcalc import quiz
 from llmcalc.cli import main
 from llmcalc.formulas import sampling, sizing
 from llmcalc.quiz import Question, concepts, numbers, review
-from llmcalc.quiz.draw import Draw, Source, spoken
+from llmcalc.quiz.draw import Draw, Source, localised, spoken
 from llmcalc.quiz.session import Session, answer_text
 from llmcalc.quiz.texts import TEXTS
 
@@ -131,6 +131,8 @@ def test_questions_of_a_seed() -> None:
         if question.kind == "number":
             assert question.figure is not None and rounded(question), question.key
             assert question.judge(answer_text(question).partition(" = ")[0]).grade == "exact", (question.key, answer_text(question))
+            russian = localised(answer_text(question), "ru").partition(" = ")[0]
+            assert question.judge(russian).grade == "exact", (question.key, russian)
             for text in spellings(question.answer, question.unit):
                 assert question.judge(text).grade == "exact", (question.key, text)
             assert all(abs(value / question.answer - 1) > 0.02 for value, _ in question.slips)
@@ -177,6 +179,18 @@ def test_every_template_of_a_round_is_asked_once() -> None:
     size = len(quiz.bank())
     keys = [question.key for question in quiz.questions(3, size)]
     assert len(set(keys)) == size
+
+
+def test_the_help_names_every_topic() -> None:
+    from llmcalc.commands.quiz import EXAMPLES
+
+    listed = re.sub(r"\(.*?\)", "", EXAMPLES.partition("Topics:")[2], flags=re.DOTALL)
+    assert re.findall(r"\w+", listed) == quiz.topics()
+
+
+def test_numbers_in_russian_texts() -> None:
+    assert localised("Step 14.2 ms, 2,260 tok/s of 0.67 GB (H100 80GB)", "ru") == "Step 14.2 мс, 2\u00a0260 ток/с of 0.67 ГБ (H100 80GB)"
+    assert localised("2,260 tok/s", "en") == "2,260 tok/s"
 
 
 def test_a_topic_and_a_level() -> None:

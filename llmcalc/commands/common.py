@@ -41,6 +41,10 @@ HardwareOption = Annotated[
     str,
     typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Id, alias, driver's name, YAML file; or '2x rtx-4090'."),
 ]
+AnyHardwareOption = Annotated[
+    str | None,
+    typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="A device, to see which share of it the cache takes."),
+]
 TpOption = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")]
 PpOption = Annotated[str, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
 EpOption = Annotated[str, typer.Option("--ep", metavar="N", help="Expert parallel ranks.")]

@@ -132,6 +132,7 @@ def compare(
             warnings.append(f"{name}: {problem.message}")
             continue
         loaded.append(found)
+        warnings += s.beyond(found, tokens)
         assumed |= dict.fromkeys(said)
         beside = {"model": found.id, "ctx_tokens": tokens, "weights": space.weights[0].name, "kv_dtype": space.kvs[0].name}
         rows += [{**beside, **row} for row in compared]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import typer
 
 from llmcalc.commands import common as c
 from llmcalc.estimate import memory
 from llmcalc.present import Column, Fact, Report
+
+if TYPE_CHECKING:
+    from llmcalc.architecture import Model
+    from llmcalc.plan import Deployment
 
 EXAMPLES = """
 Examples:
@@ -14,6 +20,8 @@ Examples:
   llmcalc kv --model Qwen/Qwen3-8B --ctx 32768
 
   llmcalc kv -m deepseek-ai/DeepSeek-V3 -c 128k -b 16 --kv-dtype fp8
+
+  llmcalc kv -m google/gemma-3-27b-it -c 32k --engine vllm
 
   llmcalc kv -m ./config.json --explain --json
 """
@@ -33,6 +41,12 @@ def kv(
     ctx: c.CtxOption = None,
     batch: c.BatchOption = "1",
     kv_dtype: c.KvOption = "auto",
+    hardware: c.AnyHardwareOption = None,
+    weights: c.WeightsOption = "auto",
+    tp: c.TpOption = None,
+    engine: c.EngineOption = "napkin",
+    memory_utilization: c.UtilizationOption = None,
+    max_num_batched_tokens: c.BatchedOption = None,
     revision: c.RevisionOption = None,
     offline: c.OfflineOption = False,
     refresh: c.RefreshOption = False,
@@ -46,7 +60,16 @@ def kv(
     tokens, assumed = c.context(found, ctx)
     sequences = c.whole_number(batch, "batch")
     estimate = memory.kv(found, tokens, sequences, kv_dtype)
-    r = estimate.results
+    plan = None
+    held: dict[str, Any] = {}
+    said: tuple[str, ...] = ()
+    if hardware is not None or engine != "napkin":
+        plan = c.deployment(
+            found, hardware or LARGE, weights=weights if hardware else "bf16", kv_dtype=kv_dtype, tp=tp, engine=engine,
+            memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens,
+        )  # fmt: skip
+        held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None)
+    r = estimate.results | held
     windowed = r["kv_bytes_per_token"] != r["kv_bytes_per_token_beyond_window"]
     saved = r["kv_bytes_per_sequence"] != r["kv_bytes_per_sequence_full_attention"]
     facts = (
@@ -55,6 +78,7 @@ def kv(
         Fact("state_bytes_per_sequence", "state per sequence", r["state_bytes_per_sequence"], "B", r["state_bytes_per_sequence"] > 0),
         Fact("kv_bytes_per_sequence", "KV per sequence", r["kv_bytes_per_sequence"], "B"),
         Fact("kv_bytes_total", f"KV of {sequences:,} sequences", r["kv_bytes_total"], "B", sequences > 1),
+        *(Fact(key, DEVICE_FACTS[key][0], value, DEVICE_FACTS[key][1], note=engine) for key, value in held.items()),
         Fact("kv_bytes_per_sequence_full_attention", "  if no layer had a window", r["kv_bytes_per_sequence_full_attention"], "B", saved),
         Fact("query_heads_per_kv_head", "query heads per KV head", r["query_heads_per_kv_head"]),
         Fact("max_context_tokens", "longest context", r["max_context_tokens"], "tokens"),
@@ -70,7 +94,9 @@ def kv(
         command="kv",
         title=f"KV cache of {found.id}",
         model=c.model_header(found),
-        inputs=estimate.inputs,
+        hardware=c.hardware_header(plan) if plan and hardware else None,
+        inputs=estimate.inputs | ({"engine": plan.engine.name} if plan else {}),
+        remarks=said,
         header=(
             c.model_line(found),
             f"ctx {tokens:,} tokens · batch {sequences:,} · KV {estimate.inputs['kv_dtype']}",
@@ -83,6 +109,30 @@ def kv(
         figures=estimate.figures,
     )
     c.emit(report, format=format, json=json, output=output, explain=explain)
+
+
+LARGE = "h100-sxm"
+"""Stands for a device of 70 GiB or more where an engine's defaults need one and none is named."""
+DEVICE_FACTS = {
+    "engine_kv_bytes_per_sequence": ("  as the engine counts it", "B"),
+    "hardware_share": ("share of the memory", "percent"),
+    "max_batch": ("sequences that fit", ""),
+}
+
+
+def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What an engine and a device add to the ideal figures, and in words how the engine counts."""
+    from llmcalc.estimate import capacity, policy
+    from llmcalc.plan import Workload
+
+    held = capacity.kv_held(found, plan, Workload(tokens, batch))
+    if not on_device:
+        held = {key: value for key, value in held.items() if key.startswith("engine")}
+    if plan.engine.nominal:
+        del held["engine_kv_bytes_per_sequence"]
+        return held, ()
+    said = policy.words(found, plan, tokens)
+    return held, said if on_device else (*said, f"{plan.engine.name}'s defaults are those on a device of 70 GiB or more")
 
 
 def register(app: typer.Typer) -> None:

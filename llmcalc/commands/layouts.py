@@ -6,6 +6,7 @@ import typer
 
 from llmcalc import hardware as devices
 from llmcalc.commands import common as c
+from llmcalc.errors import UsageError
 from llmcalc.estimate import parallel as estimator
 from llmcalc.plan import Workload
 from llmcalc.present import Column, Fact, Report
@@ -42,7 +43,7 @@ def layouts(
     tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
     count, name = devices.parse_count(hardware)
     if count > 1024:
-        raise c.UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
+        raise UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
     plan = c.deployment(
         found, name, weights=weights, kv_dtype=kv_dtype, reserve=reserve, engine=engine, memory_utilization=memory_utilization
     )

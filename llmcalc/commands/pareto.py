@@ -286,6 +286,7 @@ def _warnings(
             yield f"marks: nothing with a price has a TPOT of {units.seconds(asked[name])} or less for {name}"
     if space.model.towers is None:
         yield "the towers are not counted: their shape is not read"
+    yield from s.beyond(space.model, space.ctx)
     yield from space.model.notes
 
 

@@ -17,7 +17,7 @@ from llmcalc.present import Column, Fact, Report
 EXAMPLES = """
 Examples:
 
-  llmcalc plan -m meta-llama/Llama-3.1-70B-Instruct -d h100-sxm,h200-sxm --rate 12 --prompt 3000 --output-tokens 400 --max-ttft 1s --max-tpot 40ms
+  llmcalc plan -m meta-llama/Llama-3.1-70B-Instruct -d h100-sxm,h200-sxm --rate 12 --prompt 3000 --output-tokens 400 --max-tpot 40ms
 
   llmcalc plan -m Qwen/Qwen3-8B -d l40s --trace requests.csv --max-ttft 2s --percentile 99
 
@@ -58,9 +58,17 @@ def variation(text: str, name: str) -> float:
 
 
 def asked_traffic(
-    rate: str | None, trace: str | None, mix: str | None, prompt: str | None, output_tokens: str | None, cached: str, reasoning: str,
-    arrival_cv: str, prompt_cv: str, output_cv: str,
-) -> arrivals.Traffic:  # fmt: skip
+    rate: str | None,
+    trace: str | None,
+    mix: str | None,
+    prompt: str | None,
+    output_tokens: str | None,
+    cached: str,
+    reasoning: str,
+    arrival_cv: str,
+    prompt_cv: str,
+    output_cv: str,
+) -> arrivals.Traffic:
     """The traffic that the options describe. Errors: no-traffic, bad-value, and those of reading files."""
     if sum(option is not None for option in (trace, mix, prompt)) > 1:
         raise UsageError("bad-value", "--trace, --traffic and --prompt are three ways to say what arrives", "give one of them")
@@ -79,9 +87,13 @@ def asked_traffic(
         )
     read = units.tokens(prompt, "prompt")
     kinds = estimator.kinds(
-        read, units.tokens(output_tokens, "output-tokens"), c.cached_tokens(cached, read), c.count_or_zero(reasoning, "reasoning-tokens"),
-        variation(prompt_cv, "prompt-cv"), variation(output_cv, "output-cv"),
-    )  # fmt: skip
+        read,
+        units.tokens(output_tokens, "output-tokens"),
+        c.cached_tokens(cached, read),
+        c.count_or_zero(reasoning, "reasoning-tokens"),
+        variation(prompt_cv, "prompt-cv"),
+        variation(output_cv, "output-cv"),
+    )
     return arrivals.Traffic(c.per_second(rate, "rate"), kinds, variation(arrival_cv, "arrival-cv"))
 
 
@@ -155,16 +167,30 @@ def plan(
     coming = asked_traffic(rate, trace, traffic, prompt, output_tokens, cached, reasoning_tokens, arrival_cv, prompt_cv, output_cv)
     names = [name for name in (hardware or DEFAULT_DEVICES).split(",") if name.strip()]
     options: dict[str, Any] = {
-        "weights": weights, "kv_dtype": kv_dtype, "tp": tp, "pp": pp, "ep": ep, "price": price, "reserve": reserve, "engine": engine,
+        "weights": weights,
+        "kv_dtype": kv_dtype,
+        "tp": tp,
+        "pp": pp,
+        "ep": ep,
+        "price": price,
+        "reserve": reserve,
+        "engine": engine,
         "memory_utilization": memory_utilization,
-    }  # fmt: skip
+    }
     layouts = [c.deployment(found, name, **options) for name in names]
     fixed = tp is not None or any(layout.ranks > 1 for layout in layouts)
     service = estimator.Service(
-        coming, c.duration(max_ttft, "max-ttft"), c.duration(max_tpot, "max-tpot"), c.percentile(percentile), c.fraction(max_utilization, "max-utilization"),
-        c.fraction(mfu, "mfu"), c.fraction(mbu, "mbu"), c.count_or_zero(chunk, "chunk"), c.whole_number(max_batch, "max-batch", most=100_000),
+        coming,
+        c.duration(max_ttft, "max-ttft"),
+        c.duration(max_tpot, "max-tpot"),
+        c.percentile(percentile),
+        c.fraction(max_utilization, "max-utilization"),
+        c.fraction(mfu, "mfu"),
+        c.fraction(mbu, "mbu"),
+        c.count_or_zero(chunk, "chunk"),
+        c.whole_number(max_batch, "max-batch", most=100_000),
         seed=c.whole_number(seed, "seed", least=0),
-    )  # fmt: skip
+    )
     # What an optional answer needs is read before the minutes are spent.
     success = None if success_rate is None else c.fraction(success_rate, "success-rate")
     api = (
@@ -204,6 +230,7 @@ def plan(
         columns = _LOAD_TEST if not tested else _COMPARED
         extra |= {"load_test_replicas": number}
     met = r["devices"] is not None
+    mean = {word: units.number(estimate.inputs[f"mean_{key}_tokens"]) for word, key in (("in", "prompt"), ("out", "output"))}
     facts = (
         Fact("hardware", "device", r["hardware"], shown=met),
         Fact("devices", "devices", r["devices"], shown=met),
@@ -241,24 +268,45 @@ def plan(
     )
     report = Report(
         command="plan",
-        title=f"{found.id}: " + (f"{r['devices']} × {r['hardware']}" + (f" in {r['replicas']} replicas" if r["replicas"] > 1 else "") if met else "NO DEPLOYMENT MEETS THE LIMITS"),
+        title=f"{found.id}: {_chosen(r)}",
         model=c.model_header(found),
         hardware={"id": r["hardware"], "count": r["devices"]} if met else None,
         inputs={
-            **estimate.inputs, "max_ttft_s": service.max_ttft_s, "max_tpot_s": service.max_tpot_s, "percentile": service.percentile,
-            "max_utilization": service.max_utilization, "mfu": service.mfu, "mbu": service.mbu, "chunk_tokens": service.chunk, "seed": service.seed,
-            "reasoning_tokens": c.count_or_zero(reasoning_tokens, "reasoning-tokens"), "devices": [layout.device.id for layout in layouts], "weights": chosen.weights.name, "kv_dtype": chosen.kv.name,
+            **estimate.inputs,
+            "max_ttft_s": service.max_ttft_s,
+            "max_tpot_s": service.max_tpot_s,
+            "percentile": service.percentile,
+            "max_utilization": service.max_utilization,
+            "mfu": service.mfu,
+            "mbu": service.mbu,
+            "chunk_tokens": service.chunk,
+            "seed": service.seed,
+            "reasoning_tokens": c.count_or_zero(reasoning_tokens, "reasoning-tokens"),
+            "devices": [layout.device.id for layout in layouts],
+            "weights": chosen.weights.name,
+            "kv_dtype": chosen.kv.name,
         },
-        header=(c.model_line(found), f"{units.number(coming.rate)} requests/s · {units.number(estimate.inputs['mean_prompt_tokens'])} tokens in · {units.number(estimate.inputs['mean_output_tokens'])} out"),
+        header=(c.model_line(found), f"{units.number(coming.rate)} requests/s · {mean['in']} tokens in · {mean['out']} out"),
         facts=facts,
         columns=columns,
         rows=rows,
-        assumptions=(*((f"devices {DEFAULT_DEVICES}: not given",) if hardware is None else ()), f"weights in {chosen.weights.name}, KV in {chosen.kv.name}", *estimate.assumptions),
+        assumptions=(
+            *((f"devices {DEFAULT_DEVICES}: not given",) if hardware is None else ()),
+            f"weights in {chosen.weights.name}, KV in {chosen.kv.name}",
+            *estimate.assumptions,
+        ),
         warnings=tuple(warnings),
         figures=estimate.figures,
         verdict=met,
-    )  # fmt: skip
+    )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+
+
+def _chosen(r: dict[str, Any]) -> str:
+    """The answer in a line."""
+    if r["devices"] is None:
+        return "NO DEPLOYMENT MEETS THE LIMITS"
+    return f"{r['devices']} × {r['hardware']}" + (f" in {r['replicas']} replicas" if r["replicas"] > 1 else "")
 
 
 _BINDING = {

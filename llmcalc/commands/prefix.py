@@ -75,14 +75,31 @@ def prefix(
     if routing not in ("affine", "random"):
         raise UsageError("bad-value", f"routing {routing[:40]!r} is neither affine nor random", "write it like --routing random")
     plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
+        found,
+        hardware,
+        weights=weights,
+        kv_dtype=kv_dtype,
+        tp=tp,
+        pp=pp,
+        ep=ep,
+        reserve=reserve,
+        engine=engine,
         memory_utilization=memory_utilization,
-    )  # fmt: skip
+    )
     what = estimator.Sharing(
-        c.whole_number(sequences, "sequences"), common, read, units.tokens(output_tokens, "output-tokens") if output_tokens is not None else 0,
-        c.whole_number(block, "block", most=10**6), c.whole_number(users, "users", least=0, most=10**7), variation(zipf, "zipf"), c.whole_number(replicas, "replicas", most=10**5),
-        routing == "affine", units.tokens(reserved, "reserved") if reserved is not None else None, units.quantity(host_bandwidth, "bytes/s"), c.fraction(mfu, "mfu"),
-    )  # fmt: skip
+        c.whole_number(sequences, "sequences"),
+        common,
+        read,
+        units.tokens(output_tokens, "output-tokens") if output_tokens is not None else 0,
+        c.whole_number(block, "block", most=10**6),
+        c.whole_number(users, "users", least=0, most=10**7),
+        variation(zipf, "zipf"),
+        c.whole_number(replicas, "replicas", most=10**5),
+        routing == "affine",
+        units.tokens(reserved, "reserved") if reserved is not None else None,
+        units.quantity(host_bandwidth, "bytes/s"),
+        c.fraction(mfu, "mfu"),
+    )
     if not what.host_bytes_per_s:
         raise UsageError("bad-value", "host-bandwidth is 0", "write it like --host-bandwidth 50GB/s")
     estimate = estimator.sharing(found, plan, what)

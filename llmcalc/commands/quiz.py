@@ -17,6 +17,7 @@ from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
 from llmcalc.present import Column, Fact, Report
 from llmcalc.quiz import Question, answers
+from llmcalc.quiz.draw import localised
 from llmcalc.quiz.session import Session, answer_text
 
 EXAMPLES = """
@@ -255,7 +256,12 @@ def worksheet(found: list[Question], inputs: dict[str, Any]) -> str:
             lines += [f"    {letter}) {_text(choice)}  " for letter, choice in zip(quiz.LETTERS, question.choices, strict=False)] + [""]
     lines += [f"## {session.say('answers')}", ""]
     for number, question in enumerate(found, 1):
-        lines += [f"{number}. **{_text(answer_text(question))}**", "", *(f"    {_text(step)}  " for step in question.steps), ""]
+        lines += [
+            f"{number}. **{_text(localised(answer_text(question), inputs['lang']))}**",
+            "",
+            *(f"    {_text(step)}  " for step in question.steps),
+            "",
+        ]
         explained = _explained(question)
         if explained:
             lines += ["    ```", *(f"    {line}" for line in explained), "    ```", ""]

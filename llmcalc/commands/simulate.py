@@ -65,14 +65,29 @@ def simulate(
     found = c.load(model, revision=revision, offline=offline, refresh=refresh)
     coming = p.asked_traffic(rate, trace, traffic, prompt, output_tokens, cached, reasoning_tokens, arrival_cv, prompt_cv, output_cv)
     plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
+        found,
+        hardware,
+        weights=weights,
+        kv_dtype=kv_dtype,
+        tp=tp,
+        pp=pp,
+        ep=ep,
+        reserve=reserve,
+        engine=engine,
         memory_utilization=memory_utilization,
-    )  # fmt: skip
+    )
     service = planning.Service(
-        coming, c.duration(max_ttft, "max-ttft"), c.duration(max_tpot, "max-tpot"), c.percentile(percentile), mfu=c.fraction(mfu, "mfu"), mbu=c.fraction(mbu, "mbu"),
-        chunk=c.count_or_zero(chunk, "chunk"), max_batch=c.whole_number(max_batch, "max-batch", most=100_000), simulated=c.whole_number(requests, "requests", least=10),
+        coming,
+        c.duration(max_ttft, "max-ttft"),
+        c.duration(max_tpot, "max-tpot"),
+        c.percentile(percentile),
+        mfu=c.fraction(mfu, "mfu"),
+        mbu=c.fraction(mbu, "mbu"),
+        chunk=c.count_or_zero(chunk, "chunk"),
+        max_batch=c.whole_number(max_batch, "max-batch", most=100_000),
+        simulated=c.whole_number(requests, "requests", least=10),
         seed=c.whole_number(seed, "seed", least=0),
-    )  # fmt: skip
+    )
     one = planning.replica(found, plan, service, coming.sample())
     if not one.memory_batch:
         raise LlmcalcError(
@@ -91,7 +106,8 @@ def simulate(
     warnings = []
     if steady.batch is None:
         warnings.append(
-            f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; the queue grows without end, and all times with it"
+            f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; "
+            "the queue grows without end, and all times with it"
         )
     if coming.cv != 1:
         warnings.append("the closed form is for random arrivals (--arrival-cv 1)")
@@ -113,10 +129,20 @@ def simulate(
     )
     report = Report(
         command="simulate",
-        title=f"{found.id} on {plan.ranks} × {plan.device.id} under {coming.rate:.3g} requests/s" + (f": {broken.upper()} OVER ITS LIMIT" if broken else ""),
+        title=f"{found.id} on {plan.ranks} × {plan.device.id} under {coming.rate:.3g} requests/s"
+        + (f": {broken.upper()} OVER ITS LIMIT" if broken else ""),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"rate": coming.rate, "mean_prompt_tokens": one.profile.prompt, "mean_output_tokens": one.profile.output, "chunk_tokens": service.chunk, "mfu": service.mfu, "mbu": service.mbu, "seed": service.seed, **c.plan_inputs(plan)},
+        inputs={
+            "rate": coming.rate,
+            "mean_prompt_tokens": one.profile.prompt,
+            "mean_output_tokens": one.profile.output,
+            "chunk_tokens": service.chunk,
+            "mfu": service.mfu,
+            "mbu": service.mbu,
+            "seed": service.seed,
+            **c.plan_inputs(plan),
+        },
         header=(c.model_line(found), c.hardware_line(plan)),
         facts=facts,
         columns=(Column("time", ""), Column("mean_s", "mean", "s"), *(Column(f"p{k}_s", f"p{k}", "s") for k in (50, 90, 95, 99))),
@@ -126,11 +152,12 @@ def simulate(
             f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (--mfu, --mbu)",
             f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
             f"at most {min(one.memory_batch, service.max_batch):,} sequences at once; memory holds {one.memory_batch:,} of mean length",
-            "quantiles are 0.13% exact" if coming.trace else f"after a warm-up, {outcome.requests:,} requests are measured; seed {service.seed}; quantiles are 0.13% exact",
+            *(() if coming.trace else (f"after a warm-up, {outcome.requests:,} requests are measured; seed {service.seed}",)),
+            "quantiles are 0.13% exact",
         ),
         warnings=tuple(warnings),
         verdict=broken is None and steady.batch is not None,
-    )  # fmt: skip
+    )
     c.emit(report, format=format, json=json, output=output, explain=False, check=check)
 
 

@@ -178,6 +178,13 @@ def space(
     )
 
 
+def beyond(model: Model, ctx: int) -> tuple[str, ...]:
+    """A warning where the context is longer than the model's own maximum."""
+    if model.max_context and ctx > model.max_context:
+        return (f"ctx {ctx:,} is beyond the maximum of {model.id}, {model.max_context:,} tokens",)
+    return ()
+
+
 # ---- limits ---------------------------------------------------------------------------------------------------------
 
 

@@ -99,6 +99,7 @@ def spec(
         raise UsageError(
             "no-draft", "nothing says what drafts, or what a draft costs", "give --draft MODEL, --preset eagle or --draft-cost 0.05"
         )
+    said: tuple[str, ...]
     if acceptance is not None:
         rate, said = c.fraction(acceptance, "acceptance"), ()
     elif proof is not None:

@@ -118,7 +118,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
         {"item": "reserve", "bytes": whole(-value["reserve_bytes"])},
         {"item": f"weights in {plan.weights.name}", "bytes": whole(-value["weight_bytes"])},
         {"item": f"KV of {work.batch:,} × {work.ctx:,} tokens in {plan.kv.name}", "bytes": -used},
-        {"item": "left", "bytes": whole(budget - used)},
+        {"item": "left", "bytes": whole(budget - used) if plan.engine.nominal else round(budget - used)},
     ]
     tokens = policy.capacity_tokens(model, plan, work.ctx, budget, exact)
     results = {
@@ -143,7 +143,8 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
             "log": list(policy.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
             "start_command": policy.start_command(model, plan, work.ctx, max(batch, 1)),
         }
-        warnings += engine_warnings(model, plan, batch)
+        results = {key: round(held) if key.endswith("_bytes") and isinstance(held, float) else held for key, held in results.items()}
+        warnings += engine_warnings(model, plan, batch, budget)
     return Estimate(
         results=results,
         figures={"max_batch_exact": found["max_batch_exact"]},
@@ -170,14 +171,18 @@ def engine_rows(model: Model, plan: Deployment, ctx: int, value: dict[str, Any])
     driver = value["memory_bytes"] - policy.visible_bytes(plan).value * plan.ranks
     free = value["memory_bytes"] - value["usable_bytes"] - value["reserve_bytes"] - driver - sum(beside.values())
     items = {"kept by the driver": driver, f"kept free, {plan.engine.name} takes {plan.share:.3g} of it": free} | beside
-    return [{"item": item, "bytes": whole(-bytes_)} for item, bytes_ in items.items()]
+    return [{"item": item, "bytes": -round(bytes_)} for item, bytes_ in items.items() if abs(bytes_) >= 1]
 
 
-def engine_warnings(model: Model, plan: Deployment, batch: int) -> list[str]:
+def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -> list[str]:
     """What the figures of an engine leave out."""
     found = []
     if batch > plan.slots > 1:
-        found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs {plan.slots:,} at a time unless --max-num-seqs says otherwise")
+        found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs at most {plan.slots:,} at a time (--max-num-seqs)")
+    states = policy.state_blocks(model, plan, budget)
+    if states is not None and states < plan.slots:
+        less = f"start it with --max-num-seqs {states} or less"
+        found.append(f"the pool holds {states:,} states, {plan.engine.name} wants {plan.slots:,}: {less}")
     if model.towers and plan.engine.pool:
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
     if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
@@ -202,13 +207,24 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[dict[str, 
         found.append(
             {
                 "item": f"cache under {name}: {batch:,} sequence{'s' * (batch != 1)}",
-                "bytes": whole(max(0, budget)),
+                "bytes": round(max(0, budget)),
                 "engine": name,
                 "kv_capacity_tokens": policy.capacity_tokens(model, other, work.ctx, budget, exact),
                 "max_batch": batch,
             }
         )
     return found
+
+
+def kv_held(model: Model, plan: Deployment, work: Workload) -> dict[str, Any]:
+    """A sequence's cache as the engine counts it, the share of the devices that all sequences take, and how many would fit."""
+    found = ledger(model, plan, work.ctx)
+    each = found["kv_bytes_per_sequence"].value
+    return {
+        "engine_kv_bytes_per_sequence": whole(each),
+        "hardware_share": f.share(each * work.batch, found["memory_bytes"].value),
+        "max_batch": math.floor(max(0, found["max_batch_exact"].value) / plan.dp) * plan.dp,
+    }
 
 
 def memory_words(plan: Deployment) -> str:

@@ -14,11 +14,13 @@ from llmcalc.estimate import Estimate, decode, memory, planning, prefill, servin
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing
 from llmcalc.plan import Deployment, Workload
+from llmcalc.traffic import Request
 
 # One step up in the same maker's line: more bandwidth or memory, same software.
 FASTER = {
-    "t4": "l4", "l4": "l40s", "a10": "l40s", "a10g": "l40s", "rtx-3090": "rtx-4090", "rtx-4090": "rtx-5090", "l40s": "h100-sxm", "a100-40-sxm": "a100-80-sxm",
-    "a100-80-pcie": "h100-sxm", "a100-80-sxm": "h100-sxm", "h100-pcie": "h100-sxm", "h100-nvl": "h200-sxm", "h100-sxm": "h200-sxm", "h200-sxm": "b200",
+    "t4": "l4", "l4": "l40s", "a10": "l40s", "a10g": "l40s", "l40s": "h100-sxm", "rtx-3090": "rtx-4090", "rtx-4090": "rtx-5090",
+    "a100-40-sxm": "a100-80-sxm", "a100-80-pcie": "h100-sxm", "a100-80-sxm": "h100-sxm", "h100-pcie": "h100-sxm", "h100-nvl": "h200-sxm",
+    "h100-sxm": "h200-sxm", "h200-sxm": "b200",
     "mi300x": "mi325x", "mi325x": "mi355x", "apple-m4-pro": "apple-m4-max-40c",
 }  # fmt: skip
 NOTHING = "nothing: the output is the same"
@@ -54,7 +56,7 @@ def evaluate(state: State) -> dict[str, Any]:
     batch: float = state.batch
     if state.rate is not None:
         # Prompts wait for each other as in an M/D/1 queue; the answers share the steps.
-        profile = serving.Profile.of([planning.Request(0, state.prompt, state.output, state.cached)])
+        profile = serving.Profile.of([Request(0, state.prompt, state.output, state.cached)])
         steady = serving.steady(rates, profile, state.rate, max(1, min(most, planning.MOST_BATCH)), 2048)
         if steady.batch is None or steady.prefill_load >= 1 or queueing.load(state.rate, read) >= 1:
             return {
@@ -189,7 +191,6 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
         gain = None
         if base[key] and after[key]:
             gain = after[key] / base[key] if goal == "throughput" else base[key] / after[key]
-        # A service that did not keep up and now does has gained more than any factor.
         rows.append(
             {
                 "lever": lever.name,
@@ -204,12 +205,14 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
                 "check": lever.check,
             }
         )
-    rows.sort(
-        key=lambda row: (
-            not row["fits"],
-            -(row["gain"] if row["gain"] is not None else math.inf if row["ttft_s"] is not None else -math.inf),
-        )
-    )
+    sign = -1 if goal == "throughput" else 1
+
+    def order(row: dict[str, Any]) -> tuple[bool, float, float]:
+        # A service that did not keep up and now does has gained more than any factor.
+        rescued = math.inf if row["ttft_s"] is not None else -math.inf
+        return (not row["fits"], -(row["gain"] if row["gain"] is not None else rescued), sign * (row[key] or 0))
+
+    rows.sort(key=order)
     writing = None if base["tpot_s"] is None else (state.output - 1) * base["tpot_s"]
     phase = None
     if writing is not None:
@@ -218,7 +221,8 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
     if base["tpot_s"] is None:
         warnings.insert(
             0,
-            "ttft_s, tpot_s, e2e_s, tokens_per_s, phase: more arrives than is served, so the queue grows without end; levers without figures do not change that",
+            "ttft_s, tpot_s, e2e_s, tokens_per_s, phase: more arrives than is served, so the queue grows without end; "
+            "levers without figures do not change that (speculation is not counted there)",
         )
     if base["max_batch"] < (base["batch"] or 1):
         warnings.insert(

@@ -175,9 +175,9 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
         if service.traffic.trace is None
         else None
     )
-    if alone is not None and (why := violated(alone, service)) is not None:
-        value = (alone.ttft if why == "ttft" else alone.tpot).at(service.percentile)
-        return row | {"why": f"{why.upper()} is {seconds(value or 0)} even without load", "binding": why}
+    if alone is not None and (broken := violated(alone, service)) is not None:
+        value = (alone.ttft if broken == "ttft" else alone.tpot).at(service.percentile)
+        return row | {"why": f"{broken.upper()} is {seconds(value or 0)} even without load", "binding": broken}
     replicas, reason = smallest(least, check)
     if replicas is None:
         return row | {"why": f"{(reason or 'limit').upper()} is not met at any number of replicas", "binding": reason}
@@ -325,8 +325,27 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
             tried.append(option)
     met = [index for index, row in enumerate(rows) if row.get("replicas")]
     priced = bool(met) and all(rows[index]["usd_per_month"] is not None for index in met)
-    keys = ("devices", "replicas", "tp", "batch_limit", "utilization", "max_rate_per_replica", "mean_batch", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s",
-            "tpot_p50_s", "tpot_p95_s", "tpot_p99_s", "e2e_p95_s", "preemptions", "usd_per_hour", "usd_per_month", "usd_per_million_output_tokens", "binding")  # fmt: skip
+    keys = (
+        "devices",
+        "replicas",
+        "tp",
+        "batch_limit",
+        "utilization",
+        "max_rate_per_replica",
+        "mean_batch",
+        "ttft_p50_s",
+        "ttft_p95_s",
+        "ttft_p99_s",
+        "tpot_p50_s",
+        "tpot_p95_s",
+        "tpot_p99_s",
+        "e2e_p95_s",
+        "preemptions",
+        "usd_per_hour",
+        "usd_per_month",
+        "usd_per_million_output_tokens",
+        "binding",
+    )
     results: dict[str, Any] = {
         "hardware": None,
         **dict.fromkeys(keys),
@@ -369,7 +388,8 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
             "; ".join(limits) or "no limit on TTFT or TPOT: give --max-ttft and --max-tpot",
             f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (--mfu, --mbu)",
             f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
-            f"each replica is simulated with its share of the requests, dealt {'in turn' if service.traffic.trace else 'at random'}; seed {service.seed}",
+            f"each replica is simulated with its share of the requests, "
+            f"dealt {'in turn' if service.traffic.trace else 'at random'}; seed {service.seed}",
             f"kept below {service.max_utilization:.0%} of saturation; {HOURS_PER_MONTH} hours a month",
         ),
         warnings=tuple(warnings),

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmcalc.architecture import Attention, Entry, Layer, Model
-from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, GIB, Engine
+from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, FLAGS, GIB, START, Engine
 from llmcalc.errors import UsageError
 from llmcalc.estimate import layout, memory
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import engines as f
 from llmcalc.formulas import memory as m
 from llmcalc.plan import Deployment
+from llmcalc.units import size, whole
 
 WIDTH = 2
 """Bytes per element of activations: engines compute in 16 bits."""
@@ -48,7 +49,7 @@ def visible_bytes(plan: Deployment) -> Figure:
 def graph_count(sequences: int) -> int:
     """Batch sizes that vLLM captures for mixed steps (up to twice the sequences and 512) and again for decode steps."""
     sizes = [1, 2, 4, *range(8, 257, 8), *range(272, 513, 16)]
-    return sum(size <= min(2 * sequences, 512) for size in sizes) + sum(size <= sequences for size in sizes)
+    return sum(1 for each in sizes if each <= min(2 * sequences, 512)) + sum(1 for each in sizes if each <= sequences)
 
 
 def layer_widths(layer: Layer, hidden: int, tp: int) -> float:
@@ -79,7 +80,9 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
     """Peak of a step on one device: hidden states, workspaces, and the larger of a layer and the sampler."""
     engine = plan.engine
     hidden, vocab = model.stack.hidden, model.stack.vocab
-    tokens = Figure("tokens", plan.step_tokens(ctx), "tokens", "--max-num-batched-tokens" if plan.batched_tokens else f"engine {engine.name}, default")
+    tokens = Figure(
+        "tokens", plan.step_tokens(ctx), "tokens", "--max-num-batched-tokens" if plan.batched_tokens else f"engine {engine.name}, default"
+    )
     width = Figure("bytes_per_element", WIDTH, "B", "16-bit activations")
     rows = tokens.value if engine.whole_layers else plan.slots
     logits = f.sampler_bytes.of(
@@ -89,7 +92,9 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
     )
     widest = max((layer_widths(group.layer, hidden, plan.tp) for group in model.groups), default=0)
     forward = f.forward_bytes.of(tokens=tokens, widths=Figure("widths", widest, "elements", memory.CONFIG), bytes_per_element=width)
-    states = f.forward_bytes.of(as_name="hidden_bytes", tokens=tokens, widths=Figure("widths", 2 * hidden, "elements", memory.CONFIG), bytes_per_element=width)
+    states = f.forward_bytes.of(
+        as_name="hidden_bytes", tokens=tokens, widths=Figure("widths", 2 * hidden, "elements", memory.CONFIG), bytes_per_element=width
+    )
     shape = expert_shape(model)
     workspace = Figure("workspace_bytes", 0, "B", "no mixture of experts")
     if shape:
@@ -132,11 +137,12 @@ def entry_bytes(engine: Engine, mixer: Attention, entry: Entry, layers: int, pla
     """Bytes per cache entry of alike layers in the engine's own layout."""
     args = {name: Figure(name, value, "", memory.CONFIG) for name, value in entry.args}
     if engine.packed and mixer.kind == "mla-sparse":
-        layers_figure = Figure("layers", layers, "", memory.CONFIG)
+        args |= {"layers": Figure("layers", layers, "", memory.CONFIG)}
+        args |= {name: of(engine, name, value, "B") for name, value in (("element_bytes", 1), ("scale_bytes", 4))}
         if entry.formula is m.index_bytes_per_token:
-            return f.packed_index_bytes.of(args, layers=layers_figure)
+            return f.packed_index_bytes.of(args)
         if plan.kv.name == "fp8":
-            return f.packed_latent_bytes.of(args, layers=layers_figure)
+            return f.packed_latent_bytes.of(args, rope_bytes=of(engine, "rope_bytes", 2, "B"))
     return memory.entry_bytes(entry, layers, plan.kv)
 
 
@@ -265,7 +271,9 @@ class Groups:
                 as_name="blocks",
                 ctx_tokens=ctx,
                 window_tokens=Figure("window_tokens", group.window, "tokens", memory.CONFIG),
-                batched_tokens=Figure("batched_tokens", plan.step_tokens(ctx.value), "tokens", "--max-num-batched-tokens, or the engine's default"),
+                batched_tokens=Figure(
+                    "batched_tokens", plan.step_tokens(ctx.value), "tokens", "--max-num-batched-tokens, or the engine's default"
+                ),
                 block_tokens=block,
             )
         tokens = ctx if group.kind == "full" else Figure("ctx_tokens", group.window, "tokens", memory.CONFIG)
@@ -297,7 +305,15 @@ def _groups(model: Model, plan: Deployment) -> list[Group]:
         for entry in mixer.entries:
             if not entry.stored:
                 continue
-            kind = "fixed" if entry.tokens is not None else "full" if entry.window is None else "chunked" if mixer.kind == "chunked" else "window"
+            kind = (
+                "fixed"
+                if entry.tokens is not None
+                else "full"
+                if entry.window is None
+                else "chunked"
+                if mixer.kind == "chunked"
+                else "window"
+            )
             each = entry_bytes(engine, mixer, entry, 1, plan).value * copies / plan.tp / entry.ratio
             key = (kind, entry.tokens or entry.window or 0)
             per_kind[key] = per_kind.get(key, 0) + each
@@ -307,6 +323,33 @@ def _groups(model: Model, plan: Deployment) -> list[Group]:
         if states:
             kinds["state", 0, states / plan.tp] = kinds.get(("state", 0, states / plan.tp), 0) + held
     return [Group(kind, layers, each, span) for (kind, span, each), layers in kinds.items()]
+
+
+def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
+    """How the engine counts a sequence, kind by kind of layer."""
+    engine = plan.engine
+    found = []
+    at = Figure("ctx_tokens", ctx, "tokens", "--ctx")
+    groups = Groups.of(model, plan) if engine.grouped else None
+    if groups:
+        for group, block in zip(groups.groups, groups.block_tokens, strict=True):
+            number = groups.blocks(plan, group, block, at).value
+            each = f"{number:,} blocks of {block:,} tokens" if block else f"{number:,} blocks of {size(groups.page_bytes)} per layer"
+            found.append(f"{engine.name} charges {group.kind} layers {each}")
+        if groups.number > 1:
+            padding = sum(-(-group.layers // groups.size) * groups.size - group.layers for group in groups.groups)
+            found.append(f"layers go in {groups.number} groups of {groups.size}" + (f", {padding} of padding" if padding else ""))
+        if any(group.kind in ("window", "chunked") for group in groups.groups):
+            found.append(f"a step of {plan.step_tokens(ctx):,} tokens")
+        return tuple(found)
+    for mixer, _ in memory.mixers(model):
+        for entry in mixer.entries[:1]:
+            if entry.stored:
+                found.append(f"{engine.name} charges {mixer.kind} layers {whole(charged(entry, plan, at).value):,} tokens")
+    if engine.state_ratio and any(mixer.states for mixer, _ in memory.mixers(model)):
+        share = engine.state_ratio / (1 + engine.state_ratio)
+        found.append(f"{engine.name} keeps {share:.0%} of its pool for states, {engine.state_blocks} slots a sequence")
+    return tuple(dict.fromkeys(found))
 
 
 # ---- what the engine would say ------------------------------------------------------------------------------------
@@ -321,8 +364,20 @@ def capacity_tokens(model: Model, plan: Deployment, ctx: int, budget: float, exa
         if len(groups.groups) == 1 and groups.block_tokens[0]:
             return blocks * groups.block_tokens[0] * plan.dp
         if engine.log_groups:
-            return blocks // groups.number * min(tokens for tokens in groups.block_tokens if tokens) * plan.dp if any(groups.block_tokens) else 0
+            return (
+                blocks // groups.number * min(tokens for tokens in groups.block_tokens if tokens) * plan.dp
+                if any(groups.block_tokens)
+                else 0
+            )
     return max(0, math.floor(exact * ctx))
+
+
+def state_blocks(model: Model, plan: Deployment, budget: float) -> int | None:
+    """Blocks that a rank's pool has for states, of which every running sequence needs one; None without states."""
+    groups = Groups.of(model, plan) if plan.engine.grouped else None
+    if groups is None or not any(group.kind == "state" for group in groups.groups):
+        return None
+    return max(0, math.floor(budget / plan.ranks / (groups.page_bytes * groups.size)))
 
 
 def log_lines(plan: Deployment, ctx: int, tokens: int, concurrency: float, budget: float) -> tuple[str, ...]:
@@ -340,45 +395,25 @@ def log_lines(plan: Deployment, ctx: int, tokens: int, concurrency: float, budge
 
 
 def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
-    """The command that starts the engine with these settings."""
-    engine, name = plan.engine, model.id
-    slots = plan.max_sequences or batch
-    plain = memory.state_format(model, plan.kv)
-    quantised = plan.kv.name not in ("fp32", "bf16", "fp16") and plan.kv.name != plain.name
-    parts: list[tuple[str, object, bool]]
-    if engine.family == "vllm":
-        words = ["vllm serve", name]
-        parts = [
-            ("--max-model-len", ctx, True), ("--gpu-memory-utilization", f"{plan.share:g}", True), ("--max-num-seqs", max(1, slots), slots < plan.slots),
-            ("--max-num-batched-tokens", plan.batched_tokens, bool(plan.batched_tokens)), ("--tensor-parallel-size", plan.tp, plan.tp > 1),
-            ("--pipeline-parallel-size", plan.pp, plan.pp > 1), ("--data-parallel-size", plan.dp, plan.dp > 1), ("--kv-cache-dtype", plan.kv.name, quantised),
-            ("--enable-expert-parallel", "", plan.ep > 1),
-        ]  # fmt: skip
-    elif engine.family == "sglang":
-        words = ["python -m sglang.launch_server --model-path", name]
-        kv = {"fp8": "fp8_e4m3"}.get(plan.kv.name, plan.kv.name)
-        parts = [
-            ("--context-length", ctx, True), ("--mem-fraction-static", f"{plan.share:g}", True), ("--max-running-requests", plan.max_sequences, bool(plan.max_sequences)),
-            ("--chunked-prefill-size", plan.batched_tokens, bool(plan.batched_tokens)), ("--tp-size", plan.tp, plan.tp > 1), ("--pp-size", plan.pp, plan.pp > 1),
-            ("--ep-size", plan.ep, plan.ep > 1), ("--kv-cache-dtype", kv, quantised),
-        ]  # fmt: skip
-    elif engine.family == "llama.cpp":
-        words = ["llama-server -hf", name]
-        parts = [
-            ("-c", ctx * slots, True), ("-np", slots, True), ("--no-kv-unified", "", slots > 1), ("-ub", plan.batched_tokens, bool(plan.batched_tokens)), ("-ngl", 99, True),
-            ("-ctk", plan.kv.name, quantised), ("-ctv", plan.kv.name, quantised),
-        ]  # fmt: skip
-    elif engine.family == "trt-llm":
-        words = ["trtllm-serve", name]
-        parts = [
-            ("--max_seq_len", ctx, True), ("--kv_cache_free_gpu_memory_fraction", f"{plan.share:g}", True), ("--max_batch_size", plan.max_sequences, bool(plan.max_sequences)),
-            ("--max_num_tokens", plan.batched_tokens, bool(plan.batched_tokens)), ("--tp_size", plan.tp, plan.tp > 1), ("--pp_size", plan.pp, plan.pp > 1), ("--ep_size", plan.ep, plan.ep > 1),
-        ]  # fmt: skip
-    elif engine.family == "ollama":
-        kv = f" OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE={plan.kv.name}" if quantised else ""
-        return f"OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={slots}{kv} ollama serve"
-    elif engine.family == "mlx":
-        words, parts = ["mlx_lm.server --model", name], []
-    else:
-        return ""
-    return " ".join([*words, *(f"{flag} {value}".strip() for flag, value, given in parts if given)])
+    """The command that starts the engine with these settings; flags at their defaults are left out."""
+    engine = plan.engine.family
+    seqs = min(plan.max_sequences or batch, plan.slots) if plan.engine.pool else plan.max_sequences or batch
+    plain = memory.state_format(model, plan.kv).name
+    kv = (
+        ""
+        if plan.kv.name in (plain, "fp32", "bf16", "fp16")
+        else "fp8_e4m3"
+        if (engine, plan.kv.name) == ("sglang", "fp8")
+        else plan.kv.name
+    )
+    given = {"step": plan.batched_tokens, "asked": plan.max_sequences, "kv": kv}
+    given |= {key: value if value > 1 else "" for key, value in (("tp", plan.tp), ("pp", plan.pp), ("dp", plan.dp), ("ep", plan.ep))}
+    words = [START[engine].format(model=model.id, ctx=ctx, share=f"{plan.share:g}", seqs=seqs, all=ctx * seqs)]
+    flags = FLAGS[engine].split()
+    for flag, what in zip(flags[::2], flags[1::2], strict=True):
+        value = given[what.strip("{}")]
+        if value:
+            words.append(flag if "enable" in flag else f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}")
+    if engine == "llama.cpp" and seqs > 1:
+        words.append("--no-kv-unified")
+    return " ".join([*words, "ollama serve"] if engine == "ollama" else words)

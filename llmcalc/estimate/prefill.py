@@ -207,7 +207,7 @@ def arithmetic_binds(model: Model, plan: Deployment) -> int | None:
 
     def busy(tokens: int) -> bool:
         found = terms(model, plan, tokens)
-        return (found["gemm_s"].value or 0) >= found["weight_read_s"].value
+        return bool((found["gemm_s"].value or 0) >= found["weight_read_s"].value)
 
     low, high = 0, 2**20
     if not busy(high):

@@ -171,7 +171,8 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
             "the shared prefix saves prefill and memory; each sequence still reads it at every step, so TPOT does not fall",
             *(
                 (
-                    f"{what.users:,} users come back {'evenly' if not what.zipf else f'by a Zipf law of exponent {what.zipf:g}'}, their histories kept LRU",
+                    f"{what.users:,} users come back "
+                    f"{'evenly' if not what.zipf else f'by a Zipf law of exponent {what.zipf:g}'}, their histories kept LRU",
                 )
                 if what.users
                 else ()

@@ -277,7 +277,8 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
     n sequences get n tokens per step of length t(n); the distribution of n does not depend on that of the lengths (processor
     sharing), so p(n) = p(n-1) · rate · tokens · t(n) / (n · (1 - prefill share)), with waiting beyond max_batch. For t(n) = a + b·n
     that is `queueing.steady_batch` with each sequence's own reads added to a. Prompts that queue behind each other start to decode
-    together, so each sequence sees `queueing.companions` more beside it than the mean, as far as they start within its own time.
+    together, so each sequence sees `queueing.companions` more beside it than the mean, as far as they start within its own time;
+    and it starts behind a prompt more often than it ends behind one, because tokens come fast where no prompt is read.
     """
     kv_s, tokens = profile.kv_s(rates), max(profile.output - 1, 1e-9)  # a prompt's last token yields the first of the answer
     highest = queueing.max_rate(profile.prompt_s(rates, chunk, max_batch)[0], tokens, token_share_s(rates, kv_s, max_batch))
@@ -296,11 +297,16 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
         lag = pieces * (1 + together / 2) / tokens
         together *= max(0.0, 1 - lag * (1 - math.exp(-1 / lag)))
         flow = rate * tokens / (1 - prefill)
+        apart = max(1.0, chunk / max(1.0, profile.prompt - profile.cached)) if chunk else 1.0  # prompts that share a step
+        reading = min(0.95, rate * (added + pieces * tpot_s * (1 - prefill)) / apart)
+        behind = queueing.left_behind(reading, rate * rate * max(0.0, square - added * added) / apart**2)
+        ends = min(1.0, rate * pieces * tpot_s / apart) * ((pieces - 1) / (2 * pieces) + (behind - reading) / max(reading, 1e-12))
+        edge_s = max(0.0, behind - ends) * added / tokens
         weight, mass, mean, n = 1.0, 1.0, 0.0, 0
         while n < max_batch:
             n += 1
             seen = min(n + together, max_batch)
-            weight *= flow * (rates.fixed_s(round(seen)) + seen * kv_s) / n
+            weight *= flow * (rates.fixed_s(round(seen)) + seen * kv_s + edge_s) / n
             mass, mean = mass + weight, mean + weight * n
             if mass > 1e200:
                 weight, mass, mean = weight / mass, 1.0, mean / mass

@@ -180,7 +180,7 @@ def simulate(
                 held -= held_at(length + slack)
                 growth -= held_slope(length + slack)
                 sequence.version += 1
-                sequence.left, sequence.target = left, length
+                sequence.left, sequence.target = left, length + 1  # its newest token has no cache yet
             else:
                 raise _too_long(next(iter(running.values())), rates)
             sequence.place = min(sequence.cached, sequence.target - 1)
@@ -298,7 +298,8 @@ def _too_long(sequence: _Sequence, rates: Rates) -> LlmcalcError:
     need = rates.held_bytes(sequence.prompt + sequence.output + rates.block_tokens - 1)
     return LlmcalcError(
         "request-too-long",
-        f"a request of {sequence.prompt:,} + {sequence.output:,} tokens needs {size(need)} of cache, and there are {size(max(0.0, rates.budget_bytes))}",
+        f"a request of {sequence.prompt:,} + {sequence.output:,} tokens needs {size(need)} of cache; "
+        f"there are {size(max(0.0, rates.budget_bytes))}",
         "use more or larger devices, or shorter requests",
     )
 

@@ -212,7 +212,8 @@ def speculation(
     intensity, ridge = verify_intensity(model, plan, chosen + 1)
     if ridge is not None and intensity > ridge:
         warnings.append(
-            f"step_time_s: {chosen + 1} queries per cache make attention need {intensity:.0f} FLOP per byte, over the device's {ridge:.0f}: "
+            f"step_time_s: {chosen + 1} queries per cache make attention need {intensity:.0f} FLOP per byte, over the device's "
+            f"{ridge:.0f}: "
             "arithmetic would bind there, so the gain is overstated"
         )
     if best == 0:

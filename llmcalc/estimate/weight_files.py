@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from llmcalc import gguf_config, safetensors
+from llmcalc import checkpoint, gguf_config, safetensors
 from llmcalc.architecture import Model
 from llmcalc.errors import printable
 from llmcalc.estimate import Estimate
@@ -48,16 +48,23 @@ def by_part(files: Files, model: Model) -> dict[str, Held]:
     found: dict[str, Held] = {}
     for tensor in files.tensors:
         part = kind(tensor.name)
-        if part == "balancing bias" and counted:
-            part = "router"
-        params = tensor.elements if files.kind == "gguf" else safetensors.parameters(tensor, names, bits)
-        found.setdefault(part, Held()).add(0 if part in no_parameters(files) else params, tensor.bytes, tensor.dtype)
+        loose = part in no_parameters(files)
+        if part == "balancing bias" and counted is not None:
+            part, loose = "router", not counted
+        params: int | None
+        if files.kind == "gguf":
+            params = 0 if gguf_config.scales(tensor.name, arch) else tensor.elements
+        else:
+            params = safetensors.parameters(tensor, names, bits)
+        found.setdefault(part, Held()).add(0 if loose else params, tensor.bytes, tensor.dtype)
     return found
 
 
-def counts_balancing(model: Model) -> bool:
-    """Whether the reader of this model takes the router's balancing bias for a parameter."""
-    return any(weight.name.endswith("e_score_correction_bias") for _, weight in model_weights(model))
+def counts_balancing(model: Model) -> bool | None:
+    """Whether the router's balancing bias is a parameter to the reader of this model; None where it does not know of one."""
+    if any(weight.name.endswith("e_score_correction_bias") for _, weight in model_weights(model)):
+        return True
+    return False if model.model_type in checkpoint.BALANCED else None
 
 
 def packed_bits(quantization: Any) -> int | None:
@@ -80,7 +87,9 @@ def language_params(files: Files, model: Model) -> int | None:
     """Parameters of the language model in the files, prediction modules and towers apart."""
     apart = {*no_parameters(files), "mtp", "vision", "audio", "projector"}
     sizes = [held.params for part, held in by_part(files, model).items() if part not in apart]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    # Apertus: the two numbers of every activation stand in the metadata.
+    metadata = 2 * len(model.stack.layers) if "xielu.alpha_p" in files.metadata else 0
+    return None if None in sizes else metadata + sum(size for size in sizes if size is not None)
 
 
 def check(files: Files, model: Model) -> tuple[str, ...]:

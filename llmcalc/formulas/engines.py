@@ -26,10 +26,10 @@ def free_share_bytes(memory_bytes, utilization, overhead_bytes, reserve_bytes, w
     return weight_bytes + utilization * (memory_bytes - overhead_bytes - reserve_bytes - weight_bytes)
 
 
-@formula(unit="share", ref="sgl-project/sglang srt/server_args.py @469c63e")
-def static_share(reported_bytes, base_bytes, bytes_per_token, chunk_tokens, bytes_per_graph, graph_batch, bytes_per_rank, ranks, least_bytes):  # type: ignore[no-untyped-def]
+@formula(unit="ratio", ref="sgl-project/sglang srt/server_args.py @469c63e")
+def static_share(total_bytes, base_bytes, chunk_bytes, chunk_tokens, graph_bytes, graph_batch, rank_bytes, ranks, least_bytes):  # type: ignore[no-untyped-def]
     """Share of the memory for weights and cache, once activations, graphs and the ranks' buffers are set aside. [1]"""
-    return 1 - larger(base_bytes + bytes_per_token * chunk_tokens + bytes_per_graph * graph_batch + bytes_per_rank * ranks, least_bytes) / reported_bytes
+    return 1 - larger(base_bytes + chunk_bytes * chunk_tokens + graph_bytes * graph_batch + rank_bytes * ranks, least_bytes) / total_bytes
 
 
 @formula(unit="B", ref="vLLM memory profiles printed at start-up; fits 12 models within 5%")
@@ -111,12 +111,12 @@ def split_pool_bytes(cache_bytes, state_bytes, state_ratio, slots):  # type: ign
 
 
 @formula(unit="B/token", ref="vllm-project/vllm v1/attention/backends/mla: fp8_ds_mla; sgl-project/sglang pull 11309")
-def packed_latent_bytes(layers, kv_lora_rank, qk_rope_head_dim):  # type: ignore[no-untyped-def]
-    """fp8 latent of sparse MLA: one 4-byte scale per 128 elements, and the rotary key in 16 bits. [B/token]"""
-    return layers * (kv_lora_rank + 4 * kv_lora_rank / 128 + 2 * qk_rope_head_dim)
+def packed_latent_bytes(layers, kv_lora_rank, qk_rope_head_dim, element_bytes, scale_bytes, rope_bytes):  # type: ignore[no-untyped-def]
+    """fp8 latent of sparse MLA: one scale per 128 elements, and the rotary key in 16 bits. [B/token]"""
+    return layers * (kv_lora_rank * (element_bytes + scale_bytes / 128) + qk_rope_head_dim * rope_bytes)
 
 
 @formula(unit="B/token", ref="sgl-project/sglang pull 11309")
-def packed_index_bytes(layers, index_head_dim):  # type: ignore[no-untyped-def]
-    """The indexer's key in fp8 with its scale, whatever the cache's format. [B/token]"""
-    return layers * (index_head_dim + 4 * index_head_dim / 128)
+def packed_index_bytes(layers, index_head_dim, element_bytes, scale_bytes):  # type: ignore[no-untyped-def]
+    """The indexer's key in fp8 with one scale per 128 elements, whatever the cache's format. [B/token]"""
+    return layers * index_head_dim * (element_bytes + scale_bytes / 128)

@@ -54,6 +54,6 @@ def api_usd_per_request(input_usd, output_usd, prompt_tokens, output_tokens):  #
 
 
 @formula(unit="requests")
-def break_even_requests(usd_per_month, api_usd_per_request):  # type: ignore[no-untyped-def]
+def break_even_requests(month_usd, api_usd_per_request):  # type: ignore[no-untyped-def]
     """Requests a month from which a deployment costs less than an API. [requests]"""
-    return usd_per_month / api_usd_per_request
+    return month_usd / api_usd_per_request

@@ -30,8 +30,14 @@ def steady_tpot_s(fixed_s, per_sequence_s, batch, prefill_load):  # type: ignore
 
 @formula(unit="sequences", ref="busy period of an M/G/1 queue: Takács 1962")
 def companions(rate, load, service_variance_s2):  # type: ignore[no-untyped-def]
-    """Requests that leave a queue in the same busy period as a given one: with random arrivals, mean of X(X-1)/X over sizes X. [sequences]"""
+    """Others that leave a queue in the same busy period as a given request: E[X(X-1)]/E[X] of its size X. [sequences]"""
     return (load + rate * rate * service_variance_s2) / ((1 - load) * (1 - load)) + load / (1 - load)
+
+
+@formula(unit="requests", ref="Pollaczek and Khinchine")
+def left_behind(load, service_cv2_load2):  # type: ignore[no-untyped-def]
+    """Requests in a queue that a request leaves behind: with random arrivals, those that are there at any time. [requests]"""
+    return load + (load * load + service_cv2_load2) / (2 * (1 - load))
 
 
 @formula(unit="requests/s")

@@ -101,6 +101,8 @@ def _scales(unit: str) -> dict[str, tuple[float, ...]]:
         for letter, factor in (("k", 2.0**10), ("m", 2.0**20)):
             add((letter,), _DECIMAL[letter], *((factor,) if unit == "tokens" else ()))
         add(("b", "bn", "g"), 1e9)
+        if unit == "bits":
+            add(("bit", "bits"), 1.0)
         add(("t",), 1e12)
     return table
 
@@ -214,7 +216,7 @@ def _factors(rest: str, unit: str) -> tuple[float, ...]:
     raise Unreadable("unknown-unit")
 
 
-COUNTS = frozenset(("sequences", "tokens", "experts", "devices", "params", "blocks", "count", "ratio", "share", ""))
+COUNTS = frozenset(("sequences", "tokens", "experts", "devices", "params", "bits", "ratio", "share", ""))
 
 
 def _is_noun(word: str) -> bool:

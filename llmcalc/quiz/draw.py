@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +16,7 @@ from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import Estimate, capacity, memory
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
-from llmcalc.quiz import LETTERS, Question, Template
+from llmcalc.quiz import LANGUAGES, LETTERS, Question, Template
 from llmcalc.quiz.texts import TEXTS
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def spoken(value: Any, unit: str) -> str:
         "B": units.size,
         "B/token": units.size,
         "s": units.seconds,
-        "usd": lambda n: f"${n:.3g}" if n < 1 else units.usd(n),
+        "usd": lambda n: f"${n:.3g}" if n < 0.1 else units.usd(n),
         "FLOP": units.work,
         "FLOP/B": lambda n: f"{units.number(n)} FLOP/B",
         "J": lambda n: f"{units.number(n)} J",
@@ -83,6 +84,23 @@ def spoken(value: Any, unit: str) -> str:
     if isinstance(value, str):
         return value
     return words[unit](value) if unit in words else f"{units.number(value)} {unit}".rstrip()
+
+
+_RUSSIAN = dict(
+    pair.split("=")
+    for pair in (
+        "KiB=КиБ MiB=МиБ GiB=ГиБ TiB=ТиБ kB=кБ MB=МБ GB=ГБ TB=ТБ MB/s=МБ/с GB/s=ГБ/с TB/s=ТБ/с tok/s=ток/с µs=мкс ms=мс s=с bits=бит "
+        "sequences=последовательностей tokens=токенов devices=устройств experts=экспертов"
+    ).split()
+)
+_AFTER_A_NUMBER = re.compile(rf"(?<=\d )({'|'.join(sorted(_RUSSIAN, key=len, reverse=True))})(?![\w/])")
+
+
+def localised(text: str, language: str) -> str:
+    """Numbers and units that were put into a Russian text, in Russian: 1,024 tokens would read as one and a bit."""
+    if language == "en":
+        return text
+    return _AFTER_A_NUMBER.sub(lambda found: _RUSSIAN[found[1]], re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "\u00a0", text))
 
 
 def mixer(found: Model) -> tuple[Attention, int]:
@@ -127,7 +145,7 @@ class Draw:
 
     def say(self, key: str, **values: Any) -> str:
         """A text of the catalogue in the language of the quiz."""
-        return TEXTS[key][0 if self.language == "en" else 1].format(**values)
+        return localised(TEXTS[key][LANGUAGES.index(self.language)].format(**values), self.language)
 
     # ---- what is given --------------------------------------------------------------------------------------------
 
@@ -251,7 +269,7 @@ class Draw:
             wrong |= {"slip.gib": answer / 2**30 * 1e9, "slip.gb": answer * 2**30 / 1e9}
         named = tuple((value, self.say(name, heads=self.heads)) for name, value in wrong.items() if abs(value / answer - 1) > 0.02)
         steps = [self.say(f"{key}.how", **words)]
-        if rate:
+        if rate and unit in ("s", "tokens/s", "usd"):
             steps.append(self.say("shortcut.rate", rate=units.rate(rate), per_ms=units.decimal_size(rate / 1000)))
         return Question(
             key,

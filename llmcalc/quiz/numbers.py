@@ -13,6 +13,7 @@ from llmcalc.architecture import Layer as ModelLayer
 from llmcalc.architecture import Model, Stack, Weight, grouped
 from llmcalc.attention import gqa
 from llmcalc.estimate import capacity, cost, decode, memory, prefill
+from llmcalc.estimate import speculation as proofs
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, queueing, sampling, serving, sizing, speculation, time
 from llmcalc.formulas import memory as f
@@ -233,6 +234,7 @@ def mla_ratio(draw: Draw) -> Question:
     args = dict(d.mixer(latent)[0].entries[0].args)
     width = args["kv_lora_rank"] + args["qk_rope_head_dim"]
     _, query, kv, dim = heads_of(other)
+    draw.heads = query
     figure = f.share.of(
         as_name="ratio", part=Figure("gqa_numbers", 2 * kv * dim, "", memory.CONFIG), whole=Figure("mla_numbers", width, "", memory.CONFIG)
     )
@@ -307,7 +309,7 @@ def weights_fit(draw: Draw) -> Question:
         whole=Figure("params", memory.language_params(found), "params", memory.CONFIG),
     )
     return draw.number(
-        bits.value, "count", figure=bits, given=f"{draw.model_words(found)} {draw.device_words(plan)}", slips={"slip.bytes": bits.value / 8}
+        bits.value, "bits", figure=bits, given=f"{draw.model_words(found)} {draw.device_words(plan)}", slips={"slip.bytes": bits.value / 8}
     )
 
 
@@ -722,7 +724,7 @@ def cost_energy(draw: Draw) -> Question:
 
 @template("tpot", 3)
 def tpot_batch(draw: Draw) -> Question:
-    scene = draw.scene(batches=SEVERAL)
+    scene = draw.scene(batches=(16, 32, 48, 64), contexts=(8192, 16384, 32768))
     terms = decode.step(scene.model, scene.plan, Workload(scene.ctx, 1))
     limit = round((terms["weight_read_s"].value + terms["kv_read_s"].value * (scene.batch + 0.5)) * 1000, 1) / 1000
     figure = time.batch_within_tpot.of(
@@ -847,7 +849,7 @@ def _shared(draw: Draw) -> tuple[Model, int, int, Figure, dict[str, Any]]:
 
 @template("prefix", 1)
 def prefix_tokens(draw: Draw) -> Question:
-    _, users, prefix, _, words = _shared(draw)
+    found, users, prefix, _, words = _shared(draw)
     own = draw.choose((100, 200, 500))
     figure = serving.prefilled_tokens.of(sequences=users, prompt_tokens=prefix + own, shared_tokens=prefix)
     words["given"] = ""
@@ -857,6 +859,8 @@ def prefix_tokens(draw: Draw) -> Question:
         figure=figure,
         own=own,
         slips={"slip.no_cache": users * (prefix + own), "slip.own_forgotten": prefix},
+        command=("prefix", "-m", found.id, "-d", "h200-sxm", "-b", str(users), "--prefix", str(prefix), "--prompt", str(prefix + own)),
+        result="prefilled_tokens_ideal",
         **words,
     )
 
@@ -897,19 +901,21 @@ def _listed(values: tuple[float, ...]) -> str:
     return "(" + ", ".join(f"{each:g}" for each in values) + ")"
 
 
+def _proved(p: tuple[float, ...], q: tuple[float, ...], result: str) -> dict[str, Any]:
+    """What `spec --p --q` works out in fractions."""
+    texts = [[f"{each:g}" for each in values] for values in (p, q)]
+    proof = proofs.exactness(proofs.distribution(texts[0], "p"), proofs.distribution(texts[1], "q"))
+    command = ("spec", "--p", ",".join(texts[0]), "--q", ",".join(texts[1]))
+    return {"answer": float(proof[result]), "unit": "share", "command": command, "result": result, "p": _listed(p), "q": _listed(q)}
+
+
 @template("speculation", 2)
 def spec_acceptance(draw: Draw) -> Question:
     p, q = _drafts(draw)
     parts = tuple(sampling.accepted_share.of(as_name=f"token {name}", target=a, draft=b) for name, a, b in zip("ABC", p, q, strict=False))
     figure = total("acceptance", "", parts)
-    return draw.number(
-        figure.value,
-        "share",
-        figure=figure,
-        p=_listed(p),
-        q=_listed(q),
-        slips={"slip.rejected": 1 - figure.value, "slip.product": sum(a * b for a, b in zip(p, q, strict=True))},
-    )
+    product = sum(a * b for a, b in zip(p, q, strict=True))
+    return draw.number(**_proved(p, q, "acceptance"), figure=figure, slips={"slip.rejected": 1 - figure.value, "slip.product": product})
 
 
 @template("speculation", 2)
@@ -917,7 +923,24 @@ def spec_rejected(draw: Draw) -> Question:
     p, q = _drafts(draw)
     accepted = sum(sampling.accepted_share(a, b) for a, b in zip(p, q, strict=True))
     figure = Figure("rejected", 1 - accepted, "", "1 - acceptance", None, (Figure("acceptance", accepted, "", "sum of min(p, q)"),))
-    return draw.number(1 - accepted, "share", figure=figure, p=_listed(p), q=_listed(q), slips={"slip.accepted": accepted})
+    return draw.number(**_proved(p, q, "rejection"), figure=figure, slips={"slip.accepted": accepted})
+
+
+def _spec(alpha: float, gamma: int, price: float) -> tuple[str, ...]:
+    """The answer does not depend on the model and the device; the command wants some."""
+    return (
+        "spec",
+        "-m",
+        "Qwen/Qwen3-8B",
+        "-d",
+        "h100-sxm",
+        "--acceptance",
+        f"{alpha:g}",
+        "--draft-tokens",
+        str(gamma),
+        "--draft-cost",
+        f"{price:g}",
+    )
 
 
 def _speculated(draw: Draw) -> tuple[float, int, Figure]:
@@ -935,6 +958,8 @@ def spec_expected(draw: Draw) -> Question:
         alpha=alpha,
         gamma=gamma,
         slips={"slip.bonus": figure.value - 1, "slip.all_or_nothing": alpha * gamma},
+        command=_spec(alpha, gamma, 0.05),
+        result="expected_tokens_per_step",
     )
 
 
@@ -952,6 +977,8 @@ def spec_speedup(draw: Draw) -> Question:
         price=price,
         expected=f"{expected.value:.3g}",
         slips={"slip.draft_free": expected.value, "slip.bonus": (expected.value - 1) / (gamma * price + 1)},
+        command=_spec(alpha, gamma, price),
+        result="ideal_speedup",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmcalc.quiz import LANGUAGES, LETTERS, Question
 from llmcalc.quiz.answers import Verdict, judge_points
-from llmcalc.quiz.draw import spoken
+from llmcalc.quiz.draw import localised, spoken
 from llmcalc.quiz.texts import TEXTS
 from llmcalc.units import seconds
 
@@ -111,7 +111,7 @@ class Session:
         if late and self.limit_s:
             self.tell(self.say("late", limit=seconds(self.limit_s)), "yellow")
         if question.kind != "points":
-            self.tell(self.say("answer", answer=answer_text(question)), "bold")
+            self.tell(self.say("answer", answer=localised(answer_text(question), self.language)), "bold")
         elif verdict.grade == "skipped":
             for point in question.choices:
                 self.tell(f"  - {point}", "")

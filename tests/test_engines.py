@@ -1,0 +1,198 @@
+"""What engines charge, by the cases that their users reported and the logs that they quoted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from llmcalc import cli, engines, formats, hardware, load_model
+from llmcalc.errors import UsageError
+from llmcalc.estimate import capacity, policy
+from llmcalc.figures import Figure
+from llmcalc.plan import Deployment, Workload
+
+MIB, GIB = 2**20, 2**30
+
+
+def plan(device: str = "h100-sxm", engine: str = "vllm", kv: str = "bf16", **more: Any) -> Deployment:
+    return Deployment(
+        device=hardware.load(device), weights=formats.find("bf16"), kv=formats.find(kv, kv=True), engine=engines.find(engine), **more
+    )
+
+
+def charge(name: str, at: Deployment, ctx: int) -> float:
+    found: float = policy.sequence_bytes(load_model(name, offline=True), at, Figure("ctx_tokens", ctx)).value
+    return found
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert cli.main([*arguments, "--json", "--offline"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "row"),
+    [
+        ("vllm", "vllm"),
+        ("vLLM@0.24.0", "vllm"),
+        ("vllm==0.11.2", "vllm@0.8"),
+        ("vllm@0.19", "vllm@0.16"),
+        ("vllm@v0.6.3", "vllm@0.4"),
+        ("llamacpp", "llama.cpp"),
+    ],
+)
+def test_an_engine_by_name_and_release(asked: str, row: str) -> None:
+    assert engines.find(asked).name == row
+
+
+@pytest.mark.parametrize("name", ["vlm", "vllm@new", "napkin@1", ""])
+def test_an_unknown_engine(name: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        engines.find(name)
+    assert problem.value.code == "unknown-engine"
+
+
+def test_every_row_has_a_source() -> None:
+    assert all(row.source for row in engines.ENGINES.values())
+    assert {"vllm", "sglang", "llama.cpp", "trt-llm", "ollama", "mlx"} < set(engines.names())
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_sparse_mla_in_fp8_with_its_indexer(engine: str) -> None:
+    """sgl-project/sglang pull 11309: 975,424 tokens in 43.67 GiB, 61 x (656 + 132) B a token; 54.52 without the indexer for 1,462,784."""
+    at = plan(engine=engine, kv="fp8")
+    assert charge("deepseek-ai/DeepSeek-V3.2-Exp", at, 975424) / GIB == pytest.approx(43.67, rel=2e-4)
+    assert charge("deepseek-ai/DeepSeek-V3.2-Exp", at, 1462784) / GIB == pytest.approx(65.49, rel=2e-4)
+
+
+def test_a_window_layer_is_charged_a_step_and_a_block() -> None:
+    """Gemma-4-31B at 262,144 tokens and steps of 8,192: 27.043 GiB a request; redhat-performance/configiq issue 112."""
+    assert charge("google/gemma-4-31B", plan(batched_tokens=8192), 262144) / GIB == pytest.approx(27.043, rel=1e-4)
+    # Without savings: 880 KiB a token, 220 GiB; vllm-project/vllm-metal issue 505.
+    assert charge("google/gemma-4-31B", plan(engine="trt-llm"), 262144) / GIB == 220
+
+
+def test_llama_cpp_keeps_window_and_micro_batch() -> None:
+    """pad256(min(131072, 1024 + 512)) = 1,536 cells; ikawrakow/ik_llama.cpp issue 1607. Gemma-4-12B-like: 25 x 1536 beside full layers."""
+    found = load_model("google/gemma-3-27b-it", offline=True)
+    at = plan(engine="llama.cpp")
+    window = next(entry for mixer, _ in policy.memory.mixers(found) for entry in mixer.entries if entry.window == 1024)
+    assert policy.charged(window, at, Figure("ctx_tokens", 131072)).value == 1536
+    assert policy.charged(window, at, Figure("ctx_tokens", 700)).value == 768
+
+
+def test_llama_cpp_keeps_convolutions_in_fp32() -> None:
+    """Qwen3.6-27B (as Qwen3.5-27B): 16,384 MiB of cache at 262,144 tokens and 149.625 MiB of states; lmstudio-bug-tracker issue 1862."""
+    assert charge("Qwen/Qwen3.5-27B", plan(engine="llama.cpp"), 262144) / MIB == 16384 + 149.625
+
+
+@pytest.mark.parametrize(
+    ("name", "ctx", "mib"),
+    # llama.cpp logs "KV self size": f16 caches.
+    [("meta-llama/Meta-Llama-3-8B", 8192, 1024), ("meta-llama/Llama-2-7b-hf", 2048, 1024), ("Qwen/Qwen3-8B", 4096, 576)],
+)
+def test_llama_cpp_logs(name: str, ctx: int, mib: float) -> None:
+    assert charge(name, plan(engine="llama.cpp", kv="fp16"), ctx) / MIB == mib
+
+
+def test_ollama_slots_multiply_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten slots of 8,192 tokens at 64 layers, 8 KV heads of 128: 20.0 GiB; ollama/ollama issue 10911."""
+    assert 10 * charge("Qwen/Qwen3-32B", plan(engine="ollama", kv="fp16"), 8192) / GIB == 20
+    found = run(
+        capsys,
+        "fit",
+        "-m",
+        "Qwen/Qwen3-32B",
+        "-d",
+        "h100-sxm",
+        "-c",
+        "8k",
+        "-b",
+        "10",
+        "--engine",
+        "ollama",
+        "--weights",
+        "q4_k_m",
+        "--parallel",
+        "10",
+    )
+    assert found["results"]["start_command"] == "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=10 ollama serve"
+
+
+def test_a_cache_is_cut_by_tp_once() -> None:
+    """3,258 blocks of 256 tokens at TP4 hold 834,048 tokens; huggingface/transformers pull 48566."""
+    each = charge("Qwen/Qwen3-32B", plan(tp=4), 256) / 4
+    assert 834048 / 256 * each / GIB == pytest.approx(3258 * 2 * 64 * 8 / 4 * 128 * 2 * 256 / GIB)
+
+
+def test_attention_under_data_parallelism_is_not_cut() -> None:
+    """Qwen3-Coder-480B, dp 8: one request of 262,144 tokens takes 62 GiB of one device; 48.66 GiB hold 205,728 tokens. vllm-project/recipes pull 12."""
+    found = load_model("Qwen/Qwen3-Coder-480B-A35B-Instruct", offline=True)
+    at = plan("h20", tp=1, ep=8)
+    assert charge("Qwen/Qwen3-Coder-480B-A35B-Instruct", at, 262144) / GIB == 62
+    longest = capacity.longest_context(found, at, 1, 8 * 48.66 * GIB)
+    assert longest == pytest.approx(205728, rel=0.001)
+
+
+def test_what_a_model_needs_and_what_the_engine_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two numbers, filed as bugs: 0.9 of a 24 GB card is about 21.6 GB whatever a 0.6B model needs; gpustack issue 2462."""
+    r = run(capsys, "fit", "-m", "Qwen/Qwen3-0.6B", "-d", "rtx-4090", "-c", "4k", "--engine", "vllm@0.11")["results"]
+    assert r["engine_bytes"] / 1e9 == pytest.approx(0.9 * 24564 * MIB / 1e9, rel=1e-6)
+    assert r["needed_bytes"] / 1e9 == pytest.approx(1.8, abs=0.2)
+
+
+def test_fit_says_what_vllm_would_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Blocks of 16 tokens at 128 KiB: pool // (16 x 131072) x 16 tokens, over 8,192 of them."""
+    found = run(capsys, "fit", "-m", "meta-llama/Llama-3.1-8B", "-d", "h100-sxm", "-c", "8k", "--engine", "vllm")
+    r = found["results"]
+    tokens = r["kv_budget_bytes"] // (16 * 131072) * 16
+    assert r["kv_capacity_tokens"] == tokens
+    assert r["log"][1:] == [
+        f"GPU KV cache size: {tokens:,} tokens",
+        f"Maximum concurrency for 8,192 tokens per request: {tokens / 8192:.2f}x",
+    ]
+    assert r["start_command"].startswith("vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --gpu-memory-utilization 0.92")
+    rows = {row["engine"]: row["max_batch"] for row in found["rows"] if row["engine"]}
+    assert rows["napkin"] == 59  # 80 GB, no reserve: (80e9 - 16.06e9) / 2**30
+    assert rows["vllm"] == r["max_batch"]
+    assert set(rows) == {"napkin", "vllm", "sglang", "llama.cpp", "trt-llm", "ollama"}
+
+
+def test_a_ledger_adds_up() -> None:
+    for engine in engines.names():
+        device = "apple-m2-ultra" if engine == "mlx" else "h100-sxm"
+        estimate = capacity.fit(load_model("Qwen/Qwen3-8B", offline=True), plan(device, engine), Workload(8192, 2))
+        *parts, left = estimate.rows
+        assert sum(row["bytes"] for row in parts) == pytest.approx(left["bytes"], abs=8)
+
+
+def test_kv_shows_ideal_and_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    """Gemma-3-27B at 32k: 10 full layers whole, 52 of 1,024 tokens; vLLM charges 6 groups of 577 blocks and 2,048 full ones."""
+    r = run(capsys, "kv", "-m", "google/gemma-3-27b-it", "-c", "32k", "--engine", "vllm")["results"]
+    page = 16 * 2 * 16 * 128 * 2
+    assert r["engine_kv_bytes_per_sequence"] == (6 * 577 + 2048) * 10 * page
+    assert r["kv_bytes_per_sequence"] == (10 * 32768 + 52 * 1024) * page // 16
+
+
+def test_a_device_in_kv(capsys: pytest.CaptureFixture[str]) -> None:
+    r = run(capsys, "kv", "-m", "Qwen/Qwen3-8B", "-c", "8k", "-b", "4", "-d", "h100-sxm")["results"]
+    assert r["hardware_share"] == pytest.approx(4 * 8192 * 147456 / 80e9)
+    assert r["max_batch"] == 52  # (80e9 - 16.38e9) / 1.208e9 = 52.67
+
+
+def test_states_limit_the_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    """vLLM refuses 1,024 sequences where it has fewer state blocks, of 51,380,224 B each on Qwen3.8-27B (Qwen3.5's layers); kaito issue 2319."""
+    groups = policy.Groups.of(load_model("Qwen/Qwen3.5-27B", offline=True), plan())
+    assert groups is not None
+    assert groups.page_bytes * groups.size == 51380224
+    found = run(capsys, "fit", "-m", "Qwen/Qwen3.5-27B", "-d", "h100-sxm", "--weights", "fp8", "--engine", "vllm", "--max-num-seqs", "1024")
+    blocks = found["results"]["kv_budget_bytes"] // 51380224
+    assert any(f"the pool holds {blocks:,} states, vllm wants 1,024" in line for line in found["warnings"])
+
+
+def test_mlx_is_apples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--engine", "mlx", "--offline"]) == 2
+    assert "mlx runs on Apple's devices" in capsys.readouterr().err
