@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmcalc.errors import LlmcalcError
+
+if TYPE_CHECKING:
+    import datetime
 
 _PACKAGE = Path(__file__).resolve().parent
 MAX_CONFIG_BYTES = 32 * 2**20  # the largest real config.json (22,422 quantised layers) has 3 MB
@@ -42,6 +45,26 @@ def user_cache() -> Path:
 def user_state() -> Path:
     """What a program remembers between runs: $XDG_STATE_HOME/llmcalc, by default ~/.local/state/llmcalc."""
     return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def today() -> datetime.date:
+    """The day that ages are counted to; SOURCE_DATE_EPOCH fixes it, as for any reproducible output."""
+    import datetime
+
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if epoch.isdigit() and len(epoch) < 12:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def age_days(date: str) -> int:
+    """Days since `2026-09-10`, `2026-09` or `2026`, counted from the last day that it may mean."""
+    import calendar
+    import datetime
+
+    year, month, day = (*(int(part) for part in date.split("-")), 0, 0)[:3]
+    month = month or 12
+    return (today() - datetime.date(year, month, day or calendar.monthrange(year, month)[1])).days
 
 
 def read_text(path: Path, what: str, limit: int = MAX_CONFIG_BYTES) -> str:

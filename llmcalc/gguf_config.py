@@ -226,7 +226,8 @@ def mix(files: Files) -> str:
     sizes: dict[str, int] = {}
     for tensor in files.tensors:
         sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.bytes
-    return max(sizes, key=lambda name: sizes[name]).lower() if sizes else "none"
+    most = max(sizes, key=lambda name: sizes[name]).lower() if sizes else "none"
+    return {"f16": "fp16", "f32": "fp32"}.get(most, most)
 
 
 # ---- what most architectures share --------------------------------------------------------------------------------

@@ -11,20 +11,25 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmcalc import data
-from llmcalc.errors import LlmcalcError, ProfileError, UsageError, close_matches
+from llmcalc.errors import LlmcalcError, ProfileError, UsageError, close_matches, printable
 from llmcalc.units import decimal_size, quantity, usd
 
 if TYPE_CHECKING:
+    from llmcalc.detect import Found
     from llmcalc.hardware_profile import MeasuredBandwidth, MeasuredMatmul, Profile
 
 MAX_PROFILE_BYTES = 128 * 2**10  # the largest bundled one has 6 kB
 MAX_REFERENCE = 1000  # characters: a long path fits
+PRICE_DAYS = 180
+"""A price older than this is flagged."""
 PRICE_ORDER = ("on-demand", "long-rental", "spot", "ownership")
 _WHAT = "hardware profile"
 
@@ -151,9 +156,7 @@ class Device:
         """
         from statistics import median  # 10 ms that only a cost pays
 
-        kinds = (kind,) if kind else PRICE_ORDER
-        ranked = ([price for price in self.prices if price.type == each] for each in kinds)
-        offers = sorted(next(filter(None, ranked), []), key=lambda price: price.usd_per_hour)
+        offers = self._offers(kind)
         if not offers:
             return PriceChoice(None, f"no {kind + ' ' if kind else ''}price is recorded for {self.id}")
         middle = median(price.usd_per_hour for price in offers)
@@ -163,11 +166,23 @@ class Device:
         range_ = f"from {words[0]} to {words[-1]}"
         return PriceChoice(middle, f"median of {len(offers)} {offers[0].type} prices, {range_}")
 
+    def old_prices(self, kind: str | None = None) -> str:
+        """Which of the prices behind `price(kind)` are older than PRICE_DAYS; empty if none is."""
+        offers = self._offers(kind)
+        old = [f"{p.provider} {p.date}" for p in offers if p.date and data.age_days(p.date) > PRICE_DAYS]
+        return f"{len(old)} of {len(offers)} prices of {self.id} are older than {PRICE_DAYS} days ({', '.join(old)})" if old else ""
+
+    def _offers(self, kind: str | None) -> list[Price]:
+        """The prices of that kind, else of the first kind that has any; cheapest first."""
+        ranked = ([price for price in self.prices if price.type == each] for each in ((kind,) if kind else PRICE_ORDER))
+        return sorted(next(filter(None, ranked), []), key=lambda price: price.usd_per_hour)
+
 
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 _BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
 _COUNT = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_VARIANT = re.compile(r"\s+(\([^)]*\)|\d+\s?GB)$")
 _SIZED = re.compile(
     r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL
 )
@@ -216,8 +231,14 @@ def index_of(profiles: Iterable[Profile]) -> dict[str, Any]:
 
 
 @cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(data.read_text(data.bundled("hardware") / "index.json", "hardware index"))
+    return table
+
+
+@cache
 def _index() -> _Index:
-    table = json.loads(data.read_text(data.bundled("hardware") / "index.json", "hardware index"))
+    table = _table()
     index = _Index({}, {}, {}, frozenset(e for row in table.values() for e in _brand_keys(row)), {}, {})
     families: dict[str, list[str]] = {}
     for ident, row in table.items():
@@ -255,9 +276,12 @@ def ids() -> list[str]:
 def load(reference: str) -> Device:
     """The device of an id, an alias, the driver's name, or a YAML file. Any of these may end in a memory size.
 
-    Errors (ProfileError): hardware-not-found, hardware-ambiguous, hardware-invalid, and those of reading a file.
+    `auto` is the device of this machine. Errors (ProfileError): hardware-not-found, hardware-ambiguous, hardware-invalid,
+    hardware-not-detected, and those of reading a file.
     """
     reference = reference.strip()
+    if reference.casefold() == "auto":
+        return _local()
     if len(reference) > MAX_REFERENCE or "\0" in reference:
         raise _unknown(reference)
     if _is_file_name(reference):
@@ -273,6 +297,56 @@ def load(reference: str) -> Device:
     if "/" in reference or "\\" in reference:
         return _from_file(reference)
     raise _unknown(reference)
+
+
+def _local() -> Device:
+    """The device of this machine by the driver's exact name and its memory. Errors: hardware-not-detected."""
+    from llmcalc import detect
+
+    found = detect.local()
+    for each in found:
+        device = next(filter(None, (_as_reported(ident, each) for ident in _named_by_driver(each))), None)
+        if device is not None:
+            more = f"; {each.count} are here: '{each.count}x auto' takes all" if each.count > 1 else ""
+            return _noted(device, f"'auto' is taken as {device.id}: {_reported(each)}{more}")
+    here = " and ".join(_reported(each) for each in found) or "this machine names no device"
+    hint = "name a device (`llmcalc hardware list`), or describe this one in a YAML file"
+    if not any(each.kind != "cpu" for each in found) and find_spec("pynvml") is None:
+        hint = f"NVIDIA GPUs are asked through NVML: pip install 'llmcalc[detect]'; else {hint}"
+    raise ProfileError("hardware-not-detected", f"no profile matches: {here}", hint)
+
+
+def _reported(found: Found) -> str:
+    cores = f" and {found.cores} GPU cores" if found.cores else ""
+    return f"the system reports {printable(found.name, 80)} with {found.memory_bytes / 2**30:.1f} GiB{cores}"
+
+
+def _named_by_driver(found: Found) -> list[str]:
+    """Ids of the devices that the driver calls so; a name that leaves the size or the cores open may be several."""
+    key = _key(found.name, brands=True)
+    rows = dict(_table())
+    for stem, path in _user_files().items():
+        with suppress(ProfileError):  # a broken file is reported where it is asked for
+            mine = _read(path)
+            rows[stem] = {"name": mine.name, "product_names": mine.product_names}
+    names = {ident: {*row["product_names"], _VARIANT.sub("", row["name"])} for ident, row in rows.items()}
+    cores = f"{found.cores}-core GPU"
+    several = [ident for ident, all_ in names.items() if key in {_key(name, brands=True) for name in all_}]
+    return [ident for ident in several if "-core GPU" not in rows[ident]["name"] or cores in rows[ident]["name"]]
+
+
+def _as_reported(ident: str, found: Found) -> Device | None:
+    """The device if its memory is the reported one; of a CPU and an Apple chip the buyer chose it."""
+    device, total = _of_id(ident), float(found.memory_bytes)
+    if found.kind == "cpu":
+        return replace(device, memory_bytes=total, memory_reported_bytes=total)
+    if found.kind == "apple":
+        size = round(total / 2**30) * 1e9
+        return _resized(device, size) if size in _sizes(device) else None
+    if device.memory_reported_bytes is not None:
+        return device if abs(total / device.memory_reported_bytes - 1) < 0.02 else None  # drivers differ by some MiB
+    size = device.memory_bytes or 0
+    return device if 0.93 * size < total < 1.074 * size else None  # "24 GB" is up to 24 GiB, less what ECC takes
 
 
 def _is_file_name(reference: str) -> bool:

@@ -14,7 +14,7 @@ FLOORS: list[set[str]] = [
     {"formulas"},
     {"config", "formats", "engines", "files"},
     {"architecture", "gguf", "safetensors"},
-    {"attention", "mlp", "hardware_profile", "gguf_config"},
+    {"attention", "mlp", "hardware_profile", "gguf_config", "detect"},
     {"families", "hardware", "sources", "traffic"},
     {"towers"},
     {"model"},

@@ -21,7 +21,7 @@ from llmcalc import gguf, gguf_config, sources
 from llmcalc.commands import common
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory, weight_files
-from llmcalc.files import Blob
+from llmcalc.files import Blob, Files, Tensor
 
 writer = pytest.importorskip("gguf", reason="development dependency")
 Q = writer.GGMLQuantizationType
@@ -422,7 +422,9 @@ def test_a_named_mix_is_an_average_and_says_so(tmp_path: Path) -> None:
 
     named = memory.weights(model, "q4_k_m")
     assert named.results["weight_bytes"] == pytest.approx(8_190_735_360 * 4.8944 / 8)
-    assert "average" in formats.find("q4_k_m").note and "average" not in formats.find("q4_k").note
+    (said,) = named.assumptions
+    assert said.endswith("GGUF mix, average bits (llama.cpp tools/quantize README, Llama-3.1-8B)")
+    assert "average" not in formats.find("q4_k").note
 
 
 def test_an_incomplete_download_is_said(tmp_path: Path) -> None:
@@ -643,7 +645,7 @@ def test_prediction_layers_are_apart(tmp_path: Path) -> None:
     assert source.files is not None
     assert len(model.stack.layers) == 61 and memory.language_params(model) == 671_026_404_352 and model.notes == ()
     reasons = [one["reason"] for one in weight_files.compare(source.files, model, memory.weights(model)).results["file_differences"]]
-    assert "multi-token-prediction layers, which the total leaves out" in reasons
+    assert "multi-token prediction, not in the total" in reasons
 
 
 def test_delta_nets_of_qwen3_next(tmp_path: Path) -> None:
@@ -748,6 +750,49 @@ def test_metadata_that_describes_no_model(tmp_path: Path, given_: dict[str, Any]
     problem = failure(write(tmp_path / "x.gguf", arch, {**keys(2, 64, 128, 4, 2), **given_}, shapes))
     assert (problem.code, problem.exit_code) == (code, 1)
     assert says in problem.message
+
+
+KEYS = """block_count context_length embedding_length feed_forward_length attention.head_count attention.head_count_kv
+attention.key_length attention.value_length attention.key_length_mla attention.value_length_mla attention.key_length_swa
+attention.sliding_window attention.sliding_window_pattern attention.shared_kv_layers attention.kv_lora_rank attention.q_lora_rank
+attention.indexer.head_count attention.indexer.key_length attention.indexer.top_k attention.indexer.types rope.dimension_count
+rope.scaling.original_context_length expert_count expert_used_count expert_feed_forward_length leading_dense_block_count
+nextn_predict_layers interleave_moe_layer_step ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank ssm.group_count
+ssm.dt_b_c_rms kda.head_dim shortconv.l_cache embedding_length_per_layer_input altup.num_inputs moe_latent_size vocab_size""".split()
+NAMES = """attn_q attn_k attn_v attn_qkv attn_output attn_q_norm attn_kv_b attn_kv_a_mqa attn_norm_2 attn_sinks ffn_gate ffn_up ffn_down
+ffn_gate_inp ffn_up_exps ffn_down_exps ffn_up_shexp ffn_down.0 exp_probs_b ssm_in ssm_conv1d ssm_norm shortconv.conv laurel_l
+post_attention_norm layer_output_scale""".split()
+VALUES = st.one_of(
+    st.integers(0, 9),
+    st.sampled_from([16, 64, 128, 4096, 2**31, -1, 0.5, float("nan"), True, False, "x", gguf.Skipped(5)]),
+    st.lists(st.integers(0, 4), max_size=5),
+    st.lists(st.booleans(), max_size=5),
+)
+
+
+@pytest.mark.parametrize("arch", sorted(gguf_config.BUILDERS))
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_metadata_is_read_or_refused_in_words(arch: str, data: st.DataObject) -> None:
+    plain = {"block_count": 3, "context_length": 64, "embedding_length": 64, "feed_forward_length": 128, "attention.head_count": 4}
+    drawn = data.draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=25))
+    sizes = st.lists(st.sampled_from([1, 4, 16, 64, 128]), min_size=1, max_size=3)
+    found = data.draw(st.dictionaries(st.sampled_from(NAMES), sizes, max_size=12))
+    tensors = [
+        Tensor(f"blk.{index}.{name}.{ending}", "F16", tuple(shape), 2)
+        for name, shape in found.items()
+        for index in data.draw(st.sets(st.integers(0, 2)))
+        for ending in data.draw(st.sets(st.sampled_from(["weight", "bias"]), min_size=1))
+    ]
+    tensors.append(Tensor("token_embd.weight", "F16", (100, 64), 12_800))
+    metadata = {"general.architecture": arch, **{f"{arch}.{key}": value for key, value in {**plain, **drawn}.items()}}
+    files = Files("gguf", (("f.gguf", 100),), tuple(tensors), metadata)
+    try:
+        model = common.of_source(sources._gguf_source("f.gguf", "file", None, files))
+        memory.kv(model, 64)
+        weight_files.compare(files, model, memory.weights(model))
+    except LlmcalcError as problem:
+        assert problem.message.isprintable()
 
 
 def test_a_vocabulary_alone_is_no_model(tmp_path: Path) -> None:

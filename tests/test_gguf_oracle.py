@@ -51,7 +51,7 @@ falcon tiiuae/falcon-7b | falcon tiiuae/falcon-11B | falcon tiiuae/falcon-180B-c
 mamba state-spaces/mamba-2.8b-hf | mamba tiiuae/falcon-mamba-7b-instruct | mamba2 mistralai/Mamba-Codestral-7B-v0.1
 jamba ai21labs/Jamba-v0.1 | nemotron_h nvidia/Nemotron-H-56B-Base-8K | nemotron_h_moe nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16
 lfm2 LiquidAI/LFM2-1.2B | gpt2 gpt2 | gptj EleutherAI/gpt-j-6b | gptneox EleutherAI/gpt-neox-20b | starcoder bigcode/starcoder
-dots1 class:dots1 | dbrx databricks/dbrx-instruct
+dbrx databricks/dbrx-instruct
 minicpm3 class:minicpm3 | glm-dsa zai-org/GLM-5 | bloom class:bloom
 afmoe class:afmoe | mimo2 class:mimo_v2_flash
 jais2 class:jais2

@@ -108,6 +108,7 @@ def show(
         ),
         rows=tuple(rows),
         remarks=found.notes,
+        warnings=tuple(filter(None, (found.old_prices(),))),
     )
     c.emit(report, format=format, json=json, output=output, explain=False)
 

@@ -87,10 +87,11 @@ def weights(
     )
     if from_files:
         files = weight_files.compare(sources.weight_files(source, offline=offline), found, estimate)
+        unlike = any(row["params"] != row["file_params"] for row in files.rows)  # else one column of bytes says it all
         report = replace(
             report,
             facts=(*facts, *file_facts(files.results)),
-            columns=FILE_COLUMNS,
+            columns=tuple(replace(column, shown=column.shown and (unlike or column.unit != "params")) for column in FILE_COLUMNS),
             rows=files.rows,
             warnings=(*report.warnings, *(text for text in files.warnings if text not in report.warnings)),
         )

@@ -52,6 +52,12 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
     return money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=ranks), text
 
 
+def price_warning(plan: Deployment) -> tuple[str, ...]:
+    """That prices of the profile are old, where one of them is used."""
+    old = plan.device.old_prices() if plan.usd_per_device_hour is None else ""
+    return (f"{old}: --price takes today's",) if old else ()
+
+
 def cost(
     model: Model, plan: Deployment, work: Workload, *, method: str = "napkin", utilization: float = 1.0, owned: Ownership | None = None
 ) -> Estimate:
@@ -124,7 +130,9 @@ def cost(
     warnings = [*fitted.warnings]
     if hour is None:
         warnings.append(f"every usd_…: {price_text}; give one with --price, in USD per device-hour")
-    elif reading.value is None:
+    elif owned is None:
+        warnings += price_warning(plan)
+    if hour is not None and reading.value is None:
         warnings.append(f"usd_per_million_input_tokens and usd_per_million_blended: {reading.origin}")
     if power is None:
         warnings.append(f"energy_joules_per_token: no power is recorded for {plan.device.id}")

@@ -269,7 +269,9 @@ def active_params(model: Model, *, embedding: bool = False) -> int:
 def weight_format(model: Model, name: str) -> tuple[Format, str]:
     """The format for `--weights name` and where it comes from. Errors (ConfigError): unknown-quantization, bad-quantization."""
     if name.lower() != "auto":
-        return formats.find(name), "asked for; it applies to every parameter"
+        named = formats.find(name)
+        mix = f"; {named.note}" if named.note.startswith("GGUF mix") else ""
+        return named, f"asked for; it applies to every parameter{mix}"
     plain, assumed = compute_format(model)
     shipped = checkpoint.read(model, plain)
     if shipped is None:

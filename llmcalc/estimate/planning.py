@@ -13,7 +13,7 @@ from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Estimate, cost, layout, memory, serving, simulate
 from llmcalc.figures import Figure
-from llmcalc.formulas import money, queueing
+from llmcalc.formulas import money
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment
 from llmcalc.traffic import Kind, Request, Traffic
@@ -75,9 +75,7 @@ def replica(model: Model, plan: Deployment, service: Service, sample: list[Reque
     limit = min(held, quick, service.max_batch)
 
     def highest(batch: int) -> float:
-        added = profile.prompt_s(rates, service.chunk, batch)[0]
-        share = serving.token_share_s(rates, profile.kv_s(rates), batch)
-        return float(queueing.max_rate(added, max(profile.output - 1, 0), share))
+        return float(serving.highest(rates, profile, batch, service.chunk)[0].value)
 
     return Replica(plan, rates, profile, limit, held, quick, highest(limit) if limit else 0.0, highest(service.max_batch))
 
@@ -363,6 +361,7 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
             warnings.append("next_lever: none of those tried lets a device serve more requests within the limits")
         if not priced:
             warnings.append("usd_per_month: not every device has a price, so the fewest devices were chosen")
+        warnings += dict.fromkeys(old for base in layouts for old in cost.price_warning(base))
     else:
         bindings = [row.get("binding") for row in rows]
         results["binding"] = bindings[0] if len(set(bindings)) == 1 else None
@@ -399,20 +398,7 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
 def _figures(model: Model, layout_: Deployment, service: Service, sample: list[Request]) -> dict[str, Figure]:
     """The closed form behind the highest rate, as a derivation."""
     found = replica(model, layout_, service, sample)
-    kv_s = found.profile.kv_s(found.rates)
-    share = Figure(
-        "token_s", serving.token_share_s(found.rates, kv_s, found.batch_limit), "s", f"a step of {found.batch_limit} sequences, per token"
-    )
-    added = Figure(
-        "prefill_s",
-        found.profile.prompt_s(found.rates, service.chunk, found.batch_limit)[0],
-        "s",
-        "what a prompt adds to a decoding batch, on average",
-    )
-    tokens = Figure("output_tokens", max(found.profile.output - 1, 0), "tokens", "--output-tokens, less the first")
-    return {
-        "max_rate_per_replica": queueing.max_rate.of(as_name="max_rate_per_replica", prefill_s=added, output_tokens=tokens, token_s=share)
-    }
+    return {"max_rate_per_replica": serving.highest(found.rates, found.profile, found.batch_limit, service.chunk)[0]}
 
 
 def kinds(prompt: int, output: int, cached: int = 0, reasoning: int = 0, prompt_cv: float = 0, output_cv: float = 0) -> tuple[Kind, ...]:

@@ -231,7 +231,7 @@ class Profile:
             weight *= per_step / k
             steps = max(1.0, k * new / chunk)
             shared += weight * steps * (rates.chunk_s(batch, round(k * new / steps), round(k / steps), k * attention / steps) - alone)
-        ratio = max(1.0, shared / per_step / max(mean, 1e-12)) if mean else 1.0
+        ratio = shared / per_step / mean if mean > 0 else 1.0
         return mean * ratio, square * ratio * ratio, pieces
 
     @property
@@ -271,6 +271,25 @@ def token_share_s(rates: Rates, kv_s: float, batch: int) -> float:
     return rates.fixed_s(batch) / batch + kv_s
 
 
+def highest(rates: Rates, profile: Profile, max_batch: int, chunk: int) -> tuple[Figure, int]:
+    """The rate at which a replica is busy all the time [requests/s], and the batch that it then has.
+
+    Steps bring in `chunk` prompt tokens each and an answer stays for as many steps as it has tokens, so the batch cannot grow
+    beyond tokens / (prompt / chunk), however much memory there is.
+    """
+    tokens = max(profile.output - 1, 0)
+    pieces = (profile.prompt - profile.cached) / chunk if chunk else 1.0
+    batch = max(1, min(max_batch, math.floor(tokens / pieces) if pieces else max_batch))
+    added = profile.prompt_s(rates, chunk, batch if tokens else 0)[0]
+    found = queueing.max_rate.of(
+        as_name="max_rate_per_replica",
+        prefill_s=Figure("prefill_s", added, "s", f"what a prompt adds to {batch} decoding sequences, on average"),
+        output_tokens=Figure("output_tokens", max(tokens, pieces if tokens else 0), "tokens", "tokens after the first, or steps of the prompt"),
+        token_s=Figure("token_s", token_share_s(rates, profile.kv_s(rates), batch), "s", f"a step of {batch} sequences, per token"),
+    )
+    return found, batch
+
+
 def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: int) -> Steady:
     """Continuous batching as a queue whose speed depends on how many are in it.
 
@@ -281,18 +300,28 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
     and it starts behind a prompt more often than it ends behind one, because tokens come fast where no prompt is read.
     """
     kv_s, tokens = profile.kv_s(rates), max(profile.output - 1, 1e-9)  # a prompt's last token yields the first of the answer
-    highest = queueing.max_rate(profile.prompt_s(rates, chunk, max_batch)[0], tokens, token_share_s(rates, kv_s, max_batch))
-    busy = rate / highest
+    most = highest(rates, profile, max_batch, chunk)[0].value
+    busy = rate / most
+    if busy >= 1:
+        return Steady(None, None, busy, most, queueing.load(rate, profile.prompt_s(rates, chunk, 1)[0]), 1)
     found, tpot_s = 1.0, rates.fixed_s(1) + kv_s
     alone: dict[int, tuple[float, float, float]] = {}
     for _ in range(60):  # what a prompt adds depends on how many decode, and on how many prompts share a step
         batch = max(1, round(found))
-        if batch not in alone:
-            alone[batch] = profile.prompt_s(rates, chunk, batch)
+        for near in (batch, batch + max(1, batch // 4)):
+            if near not in alone:
+                alone[near] = profile.prompt_s(rates, chunk, near)
         added, square, pieces = profile.shared_s(rates, chunk, batch, rate * tpot_s, alone[batch])
+        more = profile.shared_s(rates, chunk, batch + max(1, batch // 4), rate * tpot_s, alone[batch + max(1, batch // 4)])[0]
+        bend = rate * max(0.0, more - added) / max(1, batch // 4)  # where arithmetic begins to bind, prompts cost more beside more
         prefill = queueing.load(rate, added)
         if prefill >= 1:
-            return Steady(None, None, busy, highest, prefill, 1)
+            # A mixture of experts: beside few, a prompt makes all experts be read. More are decoding, then.
+            if found >= max_batch:
+                return Steady(None, None, busy, most, prefill, 1)
+            found = min(2 * found, max_batch)
+            tpot_s = rates.fixed_s(round(found)) + found * kv_s
+            continue
         together = queueing.companions(rate, prefill, max(0.0, square - added * added)) * profile.overlap
         lag = pieces * (1 + together / 2) / tokens
         together *= max(0.0, 1 - lag * (1 - math.exp(-1 / lag)))
@@ -301,12 +330,15 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
         reading = min(0.95, rate * (added + pieces * tpot_s * (1 - prefill)) / apart)
         behind = queueing.left_behind(reading, rate * rate * max(0.0, square - added * added) / apart**2)
         ends = min(1.0, rate * pieces * tpot_s / apart) * ((pieces - 1) / (2 * pieces) + (behind - reading) / max(reading, 1e-12))
-        edge_s = max(0.0, behind - ends) * added / tokens
+        # An answer that is written before the queue of prompts has changed ends as it starts.
+        forgotten = tokens * tpot_s / (added + pieces * tpot_s) * (1 - reading) ** 2
+        edge_s = max(0.0, behind - ends) * added / tokens * -math.expm1(-forgotten)
         weight, mass, mean, n = 1.0, 1.0, 0.0, 0
         while n < max_batch:
             n += 1
             seen = min(n + together, max_batch)
-            weight *= flow * (rates.fixed_s(round(seen)) + seen * kv_s + edge_s) / n
+            slower = 1 / max(0.05, 1 - bend * max(0.0, n - found) / (1 - prefill)) if bend else 1.0
+            weight *= flow * (rates.fixed_s(round(seen)) + seen * kv_s + edge_s) * slower / n
             mass, mean = mass + weight, mean + weight * n
             if mass > 1e200:
                 weight, mass, mean = weight / mass, 1.0, mean / mass
@@ -316,7 +348,7 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
         if n >= max_batch:
             ratio = flow * token_share_s(rates, kv_s, max_batch)
             if ratio >= 1:
-                return Steady(None, None, busy, highest, prefill, 1)
+                return Steady(None, None, busy, most, prefill, 1)
             waiting = weight * ratio / (1 - ratio)
             mass, mean = mass + waiting, mean + waiting * max_batch
         before, found = found, mean / mass
@@ -324,7 +356,7 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
         tpot_s = found / (rate * tokens)
         if abs(found - before) < 1e-6 * found:
             break
-    return Steady(found, found / (rate * tokens), busy, highest, prefill, waiting / mass)
+    return Steady(found, found / (rate * tokens), busy, most, prefill, waiting / mass)
 
 
 def batch_within(rates: Rates, profile: Profile, tpot_s: float, most: int) -> int:

@@ -120,7 +120,7 @@ def compare(files: Files, model: Model, computed: Estimate) -> Estimate:
         if part in loose:
             differ(loose[part], own.bytes)
         elif part == "mtp":
-            differ("multi-token-prediction layers, which the total leaves out", own.bytes)
+            differ("multi-token prediction, not in the total", own.bytes)
         elif part == "head" and row is None and model.stack.tied:
             differ("a stored copy of the tied head", own.bytes)
         elif row is None or row.get("bytes") is None or own.params != row["params"]:
