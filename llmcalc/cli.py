@@ -45,9 +45,31 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     return app
 
 
+COMPLETE = "_LLMCALC_COMPLETE"
+"""Set by a shell that asks what a half-typed word may become."""
+
+
+def _complete() -> None:
+    """Answer the shell and leave. Only the command that is being typed loads, and nothing is said whatever goes wrong."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    words = f"{line}.".split()  # an empty last word counts; bash puts line feeds between them
+    try:
+        if len(words) > 2 and words[1] in COMMANDS:
+            app = build((words[1],))
+        else:
+            app = build(())
+            for name in COMMANDS:
+                app.command(name)(lambda: None)
+        app([], prog_name="llmcalc", standalone_mode=False)
+    except Exception:
+        raise SystemExit(1) from None
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return the exit code. Only LLMCALC_DEBUG=1 shows a traceback."""
     args = sys.argv[1:] if arguments is None else arguments
+    if COMPLETE in os.environ:
+        _complete()
     command = args[0] if args and args[0] in COMMANDS else None
     try:
         if args and command is None and not args[0].startswith("-"):

@@ -10,13 +10,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmcalc.errors import LlmcalcError
+from llmcalc.errors import LlmcalcError, printable
 
 if TYPE_CHECKING:
     import datetime
 
 _PACKAGE = Path(__file__).resolve().parent
 MAX_CONFIG_BYTES = 32 * 2**20  # the largest real config.json (22,422 quantised layers) has 3 MB
+MAX_VALUES = 2**19  # that one has 67,000; each takes up to 200 bytes of memory
 
 
 def bundled(folder: str) -> Path:
@@ -95,14 +96,37 @@ def decode(content: bytes, name: str, what: str, limit: int = MAX_CONFIG_BYTES) 
         ) from None
 
 
+def overfull(text: str) -> bool:
+    """Whether a JSON text may hold more values than memory is kept for: a bomb of `[[],[],…` takes 25 times its size."""
+    return text.count(",") + text.count("[") + text.count("{") > MAX_VALUES
+
+
 def parse_json(text: str, name: str, what: str) -> Any:
-    """JSON to Python. NaN and Infinity are kept as floats for the field checks to refuse. Errors: not-json."""
+    """JSON to Python. NaN and Infinity are kept as floats for the field checks to refuse. Errors: not-json.
+
+    A key that stands twice in an object must say the same twice.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next((key for key, value in pairs if value != found[key]), None)
+            if twice is not None:
+                raise LlmcalcError("not-json", f"{name} gives {printable(twice, 40)} twice, with different values", "keep one of them")
+        return found
+
+    if overfull(text):
+        raise LlmcalcError("not-json", f"{name} holds over {MAX_VALUES:,} values", f"a {what} has fewer")
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=once)
     except RecursionError:
         raise LlmcalcError("not-json", f"{name} is nested too deeply", f"a {what} has a few levels") from None
     except ValueError as problem:
-        where = f"line {problem.lineno}, column {problem.colno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else str(problem).splitlines()[0]
+        where = (
+            f"line {problem.lineno}, column {problem.colno}: {problem.msg}"
+            if isinstance(problem, json.JSONDecodeError)
+            else str(problem).splitlines()[0]
+        )
         raise LlmcalcError("not-json", f"{name} is not JSON ({where})", f"give a {what}") from None
 
 
@@ -114,11 +138,17 @@ def parse_yaml(text: str, name: str, what: str) -> Any:
 
     class Loader(base):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys = [key.value for key, _ in node.value]
-            twice = sorted({str(key) for key in keys if isinstance(key, str) and keys.count(key) > 1})
-            if twice:
-                raise LlmcalcError("not-yaml", f"{name} gives {twice[0]} twice", "keep one of them")
+            keys: set[str] = set()
+            for key, _ in node.value:
+                if key.value in keys:
+                    raise LlmcalcError("not-yaml", f"{name} gives {printable(key.value, 40)} twice", "keep one of them")
+                keys |= {key.value} if isinstance(key.value, str) else set()
             return super().construct_mapping(node, deep)
+
+        def construct_scalar(self, node: Any) -> Any:
+            if node.tag.endswith(":int") and len(node.value) > 400:  # 0xfff… of any length is a number that nobody can print
+                raise ValueError(f"a number of {len(node.value):,} digits")
+            return super().construct_scalar(node)
 
     try:
         # An alias of an alias of an alias fills the memory; no profile needs one.
@@ -127,7 +157,9 @@ def parse_yaml(text: str, name: str, what: str) -> Any:
         return yaml.load(text, Loader=Loader)  # noqa: S506 - a subclass of the safe loader
     except RecursionError:
         raise LlmcalcError("not-yaml", f"{name} is nested too deeply", f"a {what} has a few levels") from None
-    except (yaml.YAMLError, ValueError) as problem:
+    except LlmcalcError:
+        raise
+    except Exception as problem:  # beside YAMLError, whatever a constructor does with a tag such as `!!timestamp x`
         mark = getattr(problem, "problem_mark", None)
-        where = f"line {mark.line + 1}: {getattr(problem, 'problem', '')}" if mark else str(problem).splitlines()[0]
+        where = f"line {mark.line + 1}: {getattr(problem, 'problem', '')}" if mark else (str(problem) or "no text").splitlines()[0]
         raise LlmcalcError("not-yaml", f"{name} is not YAML ({where})", f"give a {what}") from None

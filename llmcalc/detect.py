@@ -25,7 +25,7 @@ class Found(NamedTuple):
     """As the driver writes it."""
     memory_bytes: int
     """The total of one device."""
-    count: int = 1
+    number: int = 1
     cores: int | None = None
     """GPU cores, where the name leaves them open (Apple)."""
     kind: str = "gpu"
@@ -64,7 +64,9 @@ def nvidia(nvml: Any = None) -> list[Found]:
 
 def amd(root: Path = Path("/sys/class/drm"), run: Run | None = None) -> list[Found]:
     """What the amdgpu driver reports; rocm-smi is asked only for names that sysfs leaves out."""
-    cards = [card for card in sorted(root.glob("card*/device")) if _text(card / "vendor") == "0x1002" and _text(card / "mem_info_vram_total")]
+    cards = [
+        card for card in sorted(root.glob("card*/device")) if _text(card / "vendor") == "0x1002" and _text(card / "mem_info_vram_total")
+    ]
     names: dict[str, str] = {}
     if any(not _text(card / "product_name") for card in cards):
         try:

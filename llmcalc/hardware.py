@@ -307,7 +307,7 @@ def _local() -> Device:
     for each in found:
         device = next(filter(None, (_as_reported(ident, each) for ident in _named_by_driver(each))), None)
         if device is not None:
-            more = f"; {each.count} are here: '{each.count}x auto' takes all" if each.count > 1 else ""
+            more = f"; {each.number} are here: '{each.number}x auto' takes all" if each.number > 1 else ""
             return _noted(device, f"'auto' is taken as {device.id}: {_reported(each)}{more}")
     here = " and ".join(_reported(each) for each in found) or "this machine names no device"
     hint = "name a device (`llmcalc hardware list`), or describe this one in a YAML file"

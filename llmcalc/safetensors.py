@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
+from llmcalc import data
 from llmcalc.errors import SourceError, printable
 from llmcalc.files import Blob, Files, Tensor
 
@@ -53,7 +54,10 @@ def header(blob: Blob) -> tuple[tuple[Tensor, ...], int]:
     if len(text) < length:
         text += blob.read(8 + len(text), length - len(text))
     try:
-        parsed = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
+        decoded = text.decode("utf-8")
+        if data.overfull(decoded):
+            raise _fail(blob.name, f"its header holds over {data.MAX_VALUES:,} values")
+        parsed = json.loads(decoded, object_pairs_hook=_once)
     except RecursionError:
         raise _fail(blob.name, "its header is nested too deeply") from None
     except ValueError as problem:
@@ -91,6 +95,8 @@ def _whole(value: Any) -> bool:
 
 def indexed(text: str, name: str) -> list[str]:
     """The files that an index names. Errors: bad-safetensors."""
+    if data.overfull(text):
+        raise _fail(name, f"it holds over {data.MAX_VALUES:,} values")
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):

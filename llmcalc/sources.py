@@ -658,6 +658,23 @@ def _client() -> ModuleType:
     return huggingface_hub
 
 
+def settings() -> dict[str, str]:
+    """What governs access to the Hub, for a diagnosis: no password and no token is in it. Asks no network."""
+    try:
+        hub = _client()
+        token = "set" if hub.get_token() else "none"
+    except Exception as problem:
+        return {"client": str(problem)}
+    constants = hub.constants
+    there = "" if os.path.isdir(constants.HF_HUB_CACHE) else " (not there yet)"
+    return {
+        "endpoint": _host(hub),
+        "offline": "yes" if constants.HF_HUB_OFFLINE else "no",
+        "token": token,
+        "cache": f"{constants.HF_HUB_CACHE}{there}",
+    }
+
+
 def _online(hub: ModuleType, repo_id: str, revision: str | None, refresh: bool) -> Source:
     """Ask the Hub. Errors: every way in which that fails, as a SourceError."""
     constants = hub.constants

@@ -401,7 +401,7 @@ def of_yaml(path: str, rate: float | None = None) -> Traffic:
     from llmcalc import data, units
 
     what = "traffic file"
-    raw = data.parse_yaml(data.read_text(Path(path), what, 2**20), path, what)
+    raw = data.parse_yaml(data.read_text(Path(path), what, 2**17), path, what)
 
     def bad(field: str, value: Any, needs: str) -> LlmcalcError:
         return LlmcalcError(

@@ -130,7 +130,10 @@ def test_published_prefills() -> None:
 
 def test_mla_multiplies_expanded_keys_in_prefill() -> None:
     """DeepSeek-V3: 128 heads of 192-wide keys and 128-wide values: 2·128·(192+128) FLOP per pair and layer, not the latent's."""
-    assert ours(4096, model="deepseek-ai/DeepSeek-V3", weights="fp8", device="h200-sxm", tp=16)["attention_flops"] == 61 * 2 * 128 * 320 * 4096**2 / 2
+    assert (
+        ours(4096, model="deepseek-ai/DeepSeek-V3", weights="fp8", device="h200-sxm", tp=16)["attention_flops"]
+        == 61 * 2 * 128 * 320 * 4096**2 / 2
+    )
 
 
 KEYS = {"ttft_s", "prefill_time_s", "prefill_flops", "attention_flops", "prompt_tokens_per_s", "bound", "expected_ttft_s", "expected_ttft_low_s", "expected_ttft_high_s"}  # fmt: skip
@@ -143,7 +146,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
     assert answer["results"].keys() >= KEYS
     assert [row["chunk_tokens"] for row in answer["rows"]] == [256, 512, 1024, 2048, 4096, 8192]
-    assert answer["derivations"]["prefill_time_s"]["inputs"]["gemm_s"]["inputs"]["work_flops"]["value"] > answer["results"]["attention_flops"]
+    assert (
+        answer["derivations"]["prefill_time_s"]["inputs"]["gemm_s"]["inputs"]["work_flops"]["value"] > answer["results"]["attention_flops"]
+    )
 
 
 @pytest.mark.parametrize("bad", [["--cached", "8k"], ["--cached", "-1"], ["--prompt", "0"], ["--chunk", "x"], ["-b", "1.5"]])

@@ -126,7 +126,16 @@ class Steps:
         for request in requests:
             yield self.env.timeout(max(0.0, request.arrival_s - self.env.now))
             self.waiting.append(
-                {"at": request.arrival_s, "prompt": request.prompt, "output": request.output, "cached": request.cached, "target": request.prompt, "read": request.cached, "made": 0, "first": -1.0}
+                {
+                    "at": request.arrival_s,
+                    "prompt": request.prompt,
+                    "output": request.output,
+                    "cached": request.cached,
+                    "target": request.prompt,
+                    "read": request.cached,
+                    "made": 0,
+                    "first": -1.0,
+                }
             )
             if not self.more.triggered:
                 self.more.succeed()
@@ -254,7 +263,9 @@ def test_a_request_that_fits_nowhere() -> None:
 
 def test_the_same_seed_gives_the_same_answer() -> None:
     def once(seed: int) -> float | None:
-        return simulate(machine(), Traffic(5.0, (Kind(100, 50, output_cv=1),), 2.0).requests(seed), max_batch=32, chunk=512, count=500).e2e.mean
+        return simulate(
+            machine(), Traffic(5.0, (Kind(100, 50, output_cv=1),), 2.0).requests(seed), max_batch=32, chunk=512, count=500
+        ).e2e.mean
 
     assert once(1) == once(1)
     assert once(1) != once(2)
@@ -277,7 +288,12 @@ def test_memory_is_that_of_the_requests_in_flight() -> None:
 
 def test_rates_are_the_estimators() -> None:
     """A step of the simulation is `decode`'s, a prompt alone is `prefill`'s: dense, mixture, latent, windows."""
-    for name, device, tp in ((LLAMA, "h100-sxm", 1), ("Qwen/Qwen3-30B-A3B", "h100-sxm", 2), ("openai/gpt-oss-20b", "h100-sxm", 1), ("deepseek-ai/DeepSeek-V3", "h200-sxm", 16)):
+    for name, device, tp in (
+        (LLAMA, "h100-sxm", 1),
+        ("Qwen/Qwen3-30B-A3B", "h100-sxm", 2),
+        ("openai/gpt-oss-20b", "h100-sxm", 1),
+        ("deepseek-ai/DeepSeek-V3", "h200-sxm", 16),
+    ):
         model = bundled(name)
         layout = plan(model, device, "fp8" if "DeepSeek" in name else "auto", tp=tp)
         rates = serving.rates(model, layout)
@@ -326,7 +342,10 @@ TRACES = {
     "own": GOOD,
     "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n1.5,100,10\n2.0,200,20\n4.5,300,30\n",
     "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5000000,100,10\n2023-11-16 18:15:47.0000000,200,20\n2023-11-16 18:15:49.5000000,300,30\n",
-    "mooncake": "".join(json.dumps({"timestamp": t, "input_length": p, "output_length": o, "hash_ids": [1]}) + "\n" for t, p, o in ((0, 100, 10), (500, 200, 20), (3000, 300, 30))),
+    "mooncake": "".join(
+        json.dumps({"timestamp": t, "input_length": p, "output_length": o, "hash_ids": [1]}) + "\n"
+        for t, p, o in ((0, 100, 10), (500, 200, 20), (3000, 300, 30))
+    ),
     "burst": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,100,10,110,x\n5.5,GPT-4,200,20,220,x\n8,GPT-4,300,30,330,x\n",
     "blank lines, a mark and Windows": "\ufeff" + GOOD.replace("\n", "\r\n") + "\r\n",
 }
@@ -359,7 +378,10 @@ BAD = {
     "broken quotes": (HEAD + '1,"10,10\n', "is not CSV"),
     "json that is none": ('{"arrival_s": 1, "prompt_tokens": 5,\n', "line 1"),
     "json of another shape": ('{"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 5}\n[1]\n', "line 2"),
-    "json without a field": ('{"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 5}\n{"arrival_s": 1}\n', "line 2, column prompt_tokens"),
+    "json without a field": (
+        '{"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 5}\n{"arrival_s": 1}\n',
+        "line 2, column prompt_tokens",
+    ),
     "json nan": ('{"arrival_s": NaN, "prompt_tokens": 5, "output_tokens": 5}\n', "line 1, column arrival_s"),
     "json true": ('{"arrival_s": true, "prompt_tokens": 5, "output_tokens": 5}\n', "line 1, column arrival_s"),
     "json list for a number": ('{"arrival_s": 1, "prompt_tokens": [5], "output_tokens": 5}\n', "line 1, column prompt_tokens"),
@@ -430,6 +452,21 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_limit_that_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["simulate", "-m", LLAMA, "-d", "h100-sxm", "--rate", "50", "--prompt", "2000", "--output-tokens", "200", "-n", "300", "--check"]
+    asked = [
+        "simulate",
+        "-m",
+        LLAMA,
+        "-d",
+        "h100-sxm",
+        "--rate",
+        "50",
+        "--prompt",
+        "2000",
+        "--output-tokens",
+        "200",
+        "-n",
+        "300",
+        "--check",
+    ]
     assert main([*asked, "--max-ttft", "1s"]) == 3
     assert "TTFT OVER ITS LIMIT" in capsys.readouterr().out

@@ -51,7 +51,16 @@ def test_the_best_length_of_the_textbook(acceptance: float, cost: float, drafts:
 
 @pytest.mark.parametrize(
     ("ctx", "batch", "gain"),
-    [(512, 1, 2.80), (512, 64, 2.88), (512, 128, 1.87), (512, 256, 1.31), (8192, 1, 2.83), (8192, 64, 3.23), (8192, 128, 2.98), (8192, 256, 2.85)],
+    [
+        (512, 1, 2.80),
+        (512, 64, 2.88),
+        (512, 128, 1.87),
+        (512, 256, 1.31),
+        (8192, 1, 2.83),
+        (8192, 64, 3.23),
+        (8192, 128, 2.98),
+        (8192, 256, 2.85),
+    ],
 )
 def test_the_gain_at_a_real_batch_and_context(ctx: int, batch: int, gain: float) -> None:
     """Notes on theory: acceptance 0.8, four drafts of 0.05. At 512 tokens the gain fades with the batch; at 8k it stays."""

@@ -2,4 +2,25 @@
 
 from __future__ import annotations
 
-COMMANDS: tuple[str, ...] = ("kv", "weights", "fit", "decode", "cost", "quant", "prefill", "spec", "plan", "simulate", "prefix", "levers", "layouts", "compare", "pareto", "roofline", "models", "hardware", "quiz")
+COMMANDS: tuple[str, ...] = (
+    "kv",
+    "weights",
+    "fit",
+    "decode",
+    "cost",
+    "quant",
+    "prefill",
+    "spec",
+    "plan",
+    "simulate",
+    "prefix",
+    "levers",
+    "layouts",
+    "compare",
+    "pareto",
+    "roofline",
+    "models",
+    "hardware",
+    "quiz",
+    "doctor",
+)

@@ -12,12 +12,13 @@ from llmcalc import present, units
 from llmcalc.api import deploy, of_source
 from llmcalc.api import load_model as load
 from llmcalc.architecture import Model
+from llmcalc.commands import completion
 from llmcalc.errors import LlmcalcError, UsageError
 
 if TYPE_CHECKING:
     from llmcalc.plan import Deployment
 
-__all__ = ["load", "of_source", "units"]
+__all__ = ["completion", "load", "of_source", "units"]
 
 ModelOption = Annotated[
     str,
@@ -25,32 +26,71 @@ ModelOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
+        autocompletion=completion.models,
         help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
     ),
 ]
 CtxOption = Annotated[
     str | None,
-    typer.Option("--ctx", "-c", "--context", "--max-model-len", metavar="TOKENS", help="Tokens held per sequence: 32768, 32k, 1M (k = 1024)."),
+    typer.Option(
+        "--ctx", "-c", "--context", "--max-model-len", metavar="TOKENS", help="Tokens held per sequence: 32768, 32k, 1M (k = 1024)."
+    ),
 ]
 BatchOption = Annotated[str, typer.Option("--batch", "-b", metavar="N", help="Concurrent sequences.")]
-WeightsOption = Annotated[str, typer.Option("--weights", metavar="FORMAT", help="auto (as the checkpoint ships) or a number format.")]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights", metavar="FORMAT", autocompletion=completion.weights, help="auto (as the checkpoint ships) or a number format."
+    ),
+]
 KvOption = Annotated[
-    str, typer.Option("--kv-dtype", "--kv-cache-dtype", metavar="FORMAT", help="auto (the checkpoint's scheme, else its dtype) or a format.")
+    str,
+    typer.Option(
+        "--kv-dtype",
+        "--kv-cache-dtype",
+        metavar="FORMAT",
+        autocompletion=completion.caches,
+        help="auto (the checkpoint's scheme, else its dtype) or a format.",
+    ),
 ]
 HardwareOption = Annotated[
     str,
-    typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Id, alias, driver's name, YAML file; or '2x rtx-4090'."),
+    typer.Option(
+        "--hardware",
+        "-d",
+        "--gpu",
+        "--device",
+        metavar="DEVICE",
+        autocompletion=completion.devices,
+        help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
+    ),
 ]
 AnyHardwareOption = Annotated[
     str | None,
-    typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="A device, to see which share of it the cache takes."),
+    typer.Option(
+        "--hardware",
+        "-d",
+        "--gpu",
+        "--device",
+        metavar="DEVICE",
+        autocompletion=completion.devices,
+        help="A device, to see which share of it the cache takes.",
+    ),
 ]
 TpOption = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")]
 PpOption = Annotated[str, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
 EpOption = Annotated[str, typer.Option("--ep", metavar="N", help="Expert parallel ranks.")]
 PriceOption = Annotated[str | None, typer.Option("--price", metavar="USD", help="USD per device-hour; overrides the profile's.")]
 ReserveOption = Annotated[str, typer.Option("--reserve", metavar="SIZE", help="Memory kept free on each device, such as 6GB.")]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="Memory policy: napkin, vllm (vllm@0.11), sglang, llama.cpp, ...")]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        autocompletion=completion.engines,
+        help="Memory policy: napkin, vllm (vllm@0.11), sglang, llama.cpp, ...",
+    ),
+]
 UtilizationOption = Annotated[
     str | None,
     typer.Option("--memory-utilization", "--gpu-memory-utilization", metavar="SHARE", help="Share of device memory the engine may use."),
@@ -63,7 +103,12 @@ SequencesOption = Annotated[
     str | None,
     typer.Option("--max-num-seqs", "--parallel", metavar="N", help="Sequences an engine runs at a time. [default: the engine's]"),
 ]
-MethodOption = Annotated[str, typer.Option("--method", metavar="NAME", help="napkin (the textbook's) or roofline (operator by operator).")]
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        "--method", metavar="NAME", autocompletion=completion.methods, help="napkin (the textbook's) or roofline (operator by operator)."
+    ),
+]
 PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
 CachedOption = Annotated[str, typer.Option("--cached", metavar="TOKENS", help="Prompt tokens already in the prefix cache.")]
 OutputTokensOption = Annotated[str | None, typer.Option("--output-tokens", metavar="TOKENS", help="Tokens written per request.")]
@@ -72,7 +117,9 @@ OfflineOption = Annotated[bool, typer.Option("--offline", help="Never touch the 
 RefreshOption = Annotated[bool, typer.Option("--refresh", help="Go to the Hub even if bundled or cached.")]
 RevisionOption = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit on the Hub.")]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Print every figure's formula, substituted values and origins.")]
-FormatOption = Annotated[str, typer.Option("--format", "-f", metavar="FORMAT", help="table, json, csv, markdown or html.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", "-f", metavar="FORMAT", autocompletion=completion.outputs, help="table, json, csv, markdown or html.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Exit with 3 if the verdict is negative.")]
@@ -122,7 +169,19 @@ def count_or_zero(text: str, name: str) -> int:
     return 0 if text.strip() == "0" else units.tokens(text, name)
 
 
-_PER = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400, "month": 730 * 3600}
+_PER = {
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+    "month": 730 * 3600,
+}
 
 
 def per_second(text: str, name: str) -> float:
@@ -133,7 +192,9 @@ def per_second(text: str, name: str) -> float:
     except (ValueError, KeyError):
         value = 0.0
     if not 0 < value < 1e9:
-        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a rate above 0", f"write it like --{name} 12 (per second) or --{name} 700/min")
+        raise UsageError(
+            "bad-value", f"{name} {text[:40]!r} is not a rate above 0", f"write it like --{name} 12 (per second) or --{name} 700/min"
+        )
     return value
 
 
@@ -163,7 +224,9 @@ def cached_tokens(text: str, prompt: int) -> int:
     """Tokens of the prompt that the prefix cache has; the last token is always computed. Errors: bad-value."""
     known = count_or_zero(text, "cached")
     if known >= prompt:
-        raise UsageError("bad-value", f"cached {known:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read")
+        raise UsageError(
+            "bad-value", f"cached {known:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read"
+        )
     return known
 
 

@@ -60,7 +60,9 @@ def list_devices(
 
 
 def show(
-    device: Annotated[str, typer.Argument(metavar="DEVICE", help="Id, alias, driver's name or YAML file.")],
+    device: Annotated[
+        str, typer.Argument(metavar="DEVICE", autocompletion=c.completion.devices, help="Id, alias, driver's name or YAML file.")
+    ],
     format: c.FormatOption = "table",
     json: c.JsonOption = False,
     output: c.OutputOption = None,

@@ -84,13 +84,13 @@ def levers(
     columns = (
         Column("lever", "lever"),
         Column("gain", f"× {goal}"),
-        Column("ttft_s", "TTFT", "s"),
-        Column("tpot_s", "TPOT", "s"),
-        Column("e2e_s", "answer", "s"),
-        Column("tokens_per_s", "tokens/s", "tokens/s"),
-        Column("max_batch", "fit"),
-        Column("devices", "devices"),
-        Column("check", "check afterwards"),
+        Column("ttft_s", "TTFT", "s", rank=1),
+        Column("tpot_s", "TPOT", "s", rank=1),
+        Column("e2e_s", "answer", "s", rank=3),
+        Column("tokens_per_s", "tokens/s", "tokens/s", rank=6),
+        Column("max_batch", "fit", rank=5),
+        Column("devices", "devices", rank=4),
+        Column("check", "check afterwards", rank=2),
         Column("fits", "fits", shown=False),
     )
     report = Report(

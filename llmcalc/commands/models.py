@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from llmcalc.architecture import runs
+from llmcalc import sources
+from llmcalc.architecture import Model, runs
 from llmcalc.commands import common as c
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory
@@ -21,7 +23,7 @@ COLUMNS = (
     Column("max_context_tokens", "context", "tokens", rank=2),
 )
 Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids that contain this text.")]
-Reference = Annotated[str, typer.Argument(metavar="MODEL", help="A bundled id, a Hub id, a file or -.")]
+Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=c.completion.models, help="A bundled id, a Hub id, a file or -.")]
 
 
 def list_models(
@@ -31,8 +33,6 @@ def list_models(
     output: c.OutputOption = None,
 ) -> None:
     """Every bundled model with its size, its cache per token and its longest context."""
-    from llmcalc import sources
-
     rows = []
     for name in sources.bundled_ids():
         if text and text.lower() not in name.lower():
@@ -125,17 +125,24 @@ def show(
 
 
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="config.json files, folders or ids.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", autocompletion=c.completion.models, help="config.json files, folders or ids.")
+    ],
+    offline: c.OfflineOption = False,
     format: c.FormatOption = "table",
     json: c.JsonOption = False,
     output: c.OutputOption = None,
 ) -> None:
-    """Whether configs can be read, and whether they agree with a published parameter count. Exit 3 where one does not."""
+    """Whether configs can be read and agree with a published parameter count, and bundled ones with the Hub's of today.
+
+    Exit 3 where one does not.
+    """
     rows = []
+    asks = not offline
     for name in files:
-        row: dict[str, object] = {"model": name, "ok": True, "architecture": None, "params": None, "problem": ""}
+        row: dict[str, object] = {"model": name, "ok": True, "architecture": None, "params": None, "hub": None, "problem": ""}
         try:
-            found = c.load(name)
+            found = c.load(name, offline=offline)
             params = memory.language_params(found)
             row.update(architecture=found.model_type, params=params)
             published = found.facts.get("published_params")
@@ -144,6 +151,10 @@ def check(
             counts = {params + tower + mtp for tower in (0, towers) for mtp in (0, modules)}
             if isinstance(published, int) and published not in counts:
                 row.update(ok=False, problem=f"published: {published:,} parameters, counted: {params + towers:,}")
+            elif found.source == "bundled":
+                changed, row["hub"] = _hub_now(found) if asks else ("", NO_NETWORK)
+                row.update(ok=not changed, problem=changed)
+                asks = not str(row["hub"]).startswith(NO_NETWORK)  # it is not there for the next one either
         except LlmcalcError as problem:
             row.update(ok=False, problem=f"{problem.code}: {problem.message}")
         rows.append(row)
@@ -155,12 +166,33 @@ def check(
             Column("ok", "ok"),
             Column("architecture", "architecture"),
             Column("params", "language model", "params"),
+            Column("hub", "the Hub's", rank=1),
             Column("problem", "problem"),
         ),
         rows=tuple(rows),
         verdict=all(bool(row["ok"]) for row in rows),
     )
     c.emit(report, format=format, json=json, output=output, explain=False, check=True)
+
+
+NO_NETWORK = "not asked"
+
+
+def _hub_now(bundled: Model) -> tuple[str, str]:
+    """What the Hub's current config says otherwise, and the state of the comparison."""
+    try:
+        there = sources.find(bundled.id, refresh=True)
+    except LlmcalcError as problem:
+        away = problem.code in ("network", "timeout", "bad-option", "hub-client")
+        return "", f"{NO_NETWORK if away else 'not readable'}: {problem.message}"
+    now = c.of_source(there)
+    alike = replace(now, id=bundled.id, source=bundled.source, revision=bundled.revision, notes=bundled.notes, facts=bundled.facts)
+    commit = f"commit {str(there.revision)[:12]}"
+    if alike == bundled:
+        return "", f"the same, {commit}"
+    here = sources.read_bundled(bundled.id).config
+    keys = [key for key in here if not key.startswith("_") and there.config.get(key) != here[key]]
+    return f"the Hub's config differs: {', '.join(keys[:6]) or 'keys that the bundled one lacks'}", f"changed, {commit}"
 
 
 def register(app: typer.Typer) -> None:
@@ -170,5 +202,3 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show)
     group.command("check")(check)
     app.add_typer(group, name="models")
-
-

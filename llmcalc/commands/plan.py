@@ -102,7 +102,13 @@ def plan(
     hardware: Annotated[
         str | None,
         typer.Option(
-            "--hardware", "-d", "--gpu", "--device", metavar="DEVICE,…", help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]"
+            "--hardware",
+            "-d",
+            "--gpu",
+            "--device",
+            metavar="DEVICE,…",
+            autocompletion=c.completion.devices,
+            help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]",
         ),
     ] = None,
     rate: RateOption = None,
@@ -227,7 +233,12 @@ def plan(
             )
         rates = [row["rate"] for row in tested] or [one.max_rate * number * share for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
         rows = tuple(estimator.compared(estimator.load_test(one, service, number, rates), tested))
-        columns = _LOAD_TEST if not tested else _COMPARED
+        told = {key for row in tested for key in row}
+        columns = (
+            _LOAD_TEST
+            if not tested
+            else tuple(replace(each, shown=each.key not in arrivals.MEASURED or each.key in told) for each in _COMPARED)
+        )
         extra |= {"load_test_replicas": number}
     met = r["devices"] is not None
     mean = {word: units.number(estimate.inputs[f"mean_{key}_tokens"]) for word, key in (("in", "prompt"), ("out", "output"))}
@@ -318,13 +329,13 @@ _BINDING = {
 _ALTERNATIVES = (
     Column("hardware", "device"),
     Column("tp", "tp"),
-    Column("replicas", "replicas"),
-    Column("devices", "devices"),
+    Column("replicas", "replicas", rank=1),
+    Column("devices", "devices", rank=2),
     Column("usd_per_month", "USD/month", "usd"),
-    Column("utilization", "load", "percent"),
-    Column("ttft_p95_s", "TTFT p95", "s"),
-    Column("tpot_p95_s", "TPOT p95", "s"),
-    Column("why", "why"),
+    Column("utilization", "load", "percent", rank=4),
+    Column("ttft_p95_s", "TTFT p95", "s", rank=1),
+    Column("tpot_p95_s", "TPOT p95", "s", rank=1),
+    Column("why", "why", rank=3),
     Column("binding", "binding", shown=False),
     Column("batch_limit", "batch limit", shown=False),
     Column("devices_per_replica", "devices per replica", shown=False),
@@ -333,20 +344,20 @@ _ALTERNATIVES = (
     Column("usd_per_million_output_tokens", "1M output", "usd", shown=False),
 )
 _TIMES = tuple(
-    Column(f"{name}_p{p}_s", f"{name.upper()} p{p}", "s", shown=p != 99 and name != "e2e")
+    Column(f"{name}_p{p}_s", f"{name.upper()} p{p}", "s", shown=p != 99 and name != "e2e", rank=1 if p == 95 else 2)
     for name in ("ttft", "tpot", "e2e")
     for p in (50, 95, 99)
 )
 _LOAD_TEST = (
     Column("rate", "requests/s"),
-    Column("utilization", "load", "percent"),
-    Column("concurrency", "at once"),
-    Column("output_tokens_per_s", "tokens/s"),
+    Column("utilization", "load", "percent", rank=4),
+    Column("concurrency", "at once", rank=3),
+    Column("output_tokens_per_s", "tokens/s", rank=3),
     *_TIMES,
 )
 _COMPARED = (
     Column("rate", "requests/s"),
-    Column("utilization", "load", "percent"),
+    Column("utilization", "load", "percent", rank=4),
     *(
         Column(f"{kind}{name}_p{p}_s", f"{name.upper()} p{p}{label}", "s")
         for name in ("ttft", "tpot", "e2e")

@@ -18,6 +18,7 @@ Examples:
 
   llmcalc prefill -m meta-llama/Meta-Llama-3-8B -d h100-sxm --prompt 8k -b 32 --chunk 2048
 """
+_FREE = "a chunk of this size costs the batch nothing but its attention"
 
 
 def prefill(
@@ -67,7 +68,7 @@ def prefill(
         Fact("kv_read_s", "  reading the prefix", r["kv_read_s"], "s", known > 0, note="overlaps with attention"),
         Fact("communication_s", "  communication", r["communication_s"], "s", plan.ranks > 1),
         Fact("pipeline_bubble", "  pipeline bubble", r["pipeline_bubble"], "percent", plan.pp > 1),
-        Fact("saved_s", "saved by the prefix cache", r["saved_s"], "s", known > 0),
+        *((Fact("saved_s", "saved by the prefix cache", r["saved_s"], "s"),) if known else ()),
         Fact("prefill_flops", "arithmetic", r["prefill_flops"], "FLOP"),
         Fact("attention_flops", "  of it attention", r["attention_flops"], "FLOP"),
         Fact("attention_share", "attention share", r["attention_share"], shown=False),
@@ -87,23 +88,16 @@ def prefill(
             "tokens",
             note="longer prompts cost quadratically",
         ),
-        Fact(
-            "free_tokens",
-            "free tokens per step",
-            r["free_tokens"],
-            "tokens",
-            work is not None,
-            note="a chunk of this size costs the batch nothing but its attention",
-        ),
+        *((Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", note=_FREE),) if work is not None else ()),
         *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
     )
     columns = (
         Column("chunk_tokens", "chunk", "tokens"),
-        Column("steps", "steps"),
+        Column("steps", "steps", rank=2),
         Column("step_time_s", "TPOT meanwhile", "s"),
-        Column("tpot_factor", "× TPOT"),
+        Column("tpot_factor", "× TPOT", rank=1),
         Column("ttft_s", "TTFT", "s"),
-        Column("step_time_without_attention_s", "without attention", "s"),
+        Column("step_time_without_attention_s", "without attention", "s", rank=3),
     )
     report = Report(
         command="prefill",

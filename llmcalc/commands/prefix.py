@@ -129,7 +129,13 @@ def prefix(
             else ()
         ),
         Fact("paged_batch", "sequences, paged", r["paged_batch"], note=f"{r['paged_waste']:.1%} of the slots stay empty"),
-        Fact("reserved_batch", "  with reservations", r["reserved_batch"], note=f"{r['reserved_waste']:.1%} of the slots stay empty"),
+        Fact(
+            "reserved_batch",
+            "  with reservations",
+            r["reserved_batch"],
+            shown=r["reserved_tokens"] > r["mean_tokens"],
+            note=f"{r['reserved_waste']:.1%} of the slots stay empty",
+        ),
         Fact("paged_waste", "waste, paged", r["paged_waste"], "percent", shown=False),
         Fact("reserved_waste", "waste, reserved", r["reserved_waste"], "percent", shown=False),
         Fact("fetch_s", "cache of a prompt from host memory", r["fetch_s"], "s"),

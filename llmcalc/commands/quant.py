@@ -56,10 +56,20 @@ def quant(
     ctx: c.CtxOption = None,
     batch: c.BatchOption = "1",
     weights: Annotated[
-        str | None, typer.Option("--weights", metavar="A,B", help="Weight formats. [default: as it ships, 16, 8, 4 bits]")
+        str | None,
+        typer.Option(
+            "--weights", metavar="A,B", autocompletion=c.completion.weights, help="Weight formats. [default: as it ships, 16, 8, 4 bits]"
+        ),
     ] = None,
     kv_dtype: Annotated[
-        str | None, typer.Option("--kv-dtype", "--kv-cache-dtype", metavar="A,B", help="KV formats. [default: 16 bits, fp8, int8, int4]")
+        str | None,
+        typer.Option(
+            "--kv-dtype",
+            "--kv-cache-dtype",
+            metavar="A,B",
+            autocompletion=c.completion.caches,
+            help="KV formats. [default: 16 bits, fp8, int8, int4]",
+        ),
     ] = None,
     tp: c.TpOption = None,
     pp: c.PpOption = "1",

@@ -28,13 +28,25 @@ MOST_RANKS = 8  # of "all": beyond one node of eight the link model is not check
 DevicesOption = Annotated[
     str,
     typer.Option(
-        "--hardware", "-d", "--gpu", "--device", metavar="DEVICES",
+        "--hardware", "-d", "--gpu", "--device", metavar="DEVICES", autocompletion=c.completion.devices,
         help="Ids or aliases between commas, '2x rtx-4090', all, or filters such as 'vendor=amd,class=datacenter'.",
     ),
 ]  # fmt: skip
-WeightsOption = Annotated[str, typer.Option("--weights", metavar="FORMATS", help=f"Formats between commas; all: {' '.join(SERVED)}.")]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights", metavar="FORMATS", autocompletion=c.completion.weights, help=f"Formats between commas; all: {' '.join(SERVED)}."
+    ),
+]
 KvOption = Annotated[
-    str, typer.Option("--kv-dtype", "--kv-cache-dtype", metavar="FORMATS", help=f"Formats between commas; all: {' '.join(CACHES)}.")
+    str,
+    typer.Option(
+        "--kv-dtype",
+        "--kv-cache-dtype",
+        metavar="FORMATS",
+        autocompletion=c.completion.caches,
+        help=f"Formats between commas; all: {' '.join(CACHES)}.",
+    ),
 ]
 RanksOption = Annotated[
     str | None,

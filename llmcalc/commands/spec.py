@@ -28,7 +28,10 @@ Examples:
 def spec(
     model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="The target: org/name, folder, config.json.")] = None,
     hardware: Annotated[
-        str | None, typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Id or alias of a device.")
+        str | None,
+        typer.Option(
+            "--hardware", "-d", "--gpu", "--device", metavar="DEVICE", autocompletion=c.completion.devices, help="Id or alias of a device."
+        ),
     ] = None,
     acceptance: Annotated[
         str | None, typer.Option("--acceptance", "-a", metavar="SHARE", help="Chance that a draft token is accepted.")
@@ -36,7 +39,10 @@ def spec(
     draft_tokens: Annotated[
         str | None, typer.Option("--draft-tokens", "-g", metavar="N", help="Drafts per step. [default: the best]")
     ] = None,
-    draft: Annotated[str | None, typer.Option("--draft", "--draft-model", metavar="MODEL", help="A draft model by name.")] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", "--draft-model", metavar="MODEL", autocompletion=c.completion.models, help="A draft model by name."),
+    ] = None,
     draft_cost: Annotated[
         str | None, typer.Option("--draft-cost", metavar="SHARE", help="Cost of one draft as a share of a pass over the target's weights.")
     ] = None,
@@ -136,9 +142,9 @@ def spec(
         Column("batch", "batch"),
         Column("speedup", "speed-up"),
         Column("tpot_s", "TPOT", "s"),
-        Column("plain_tpot_s", "without", "s"),
-        Column("best_draft_tokens", "best drafts"),
-        Column("best_speedup", "with those"),
+        Column("plain_tpot_s", "without", "s", rank=2),
+        Column("best_draft_tokens", "best drafts", rank=1),
+        Column("best_speedup", "with those", rank=1),
     )
     report = Report(
         command="spec",

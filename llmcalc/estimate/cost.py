@@ -55,7 +55,7 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
 def price_warning(plan: Deployment) -> tuple[str, ...]:
     """That prices of the profile are old, where one of them is used."""
     old = plan.device.old_prices() if plan.usd_per_device_hour is None else ""
-    return (f"{old}: --price takes today's",) if old else ()
+    return (f"{old}; give today's with --price",) if old else ()
 
 
 def cost(

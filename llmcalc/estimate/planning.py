@@ -148,12 +148,12 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
     found = replica(model, plan, service, sample)
     row["batch_limit"] = found.batch_limit
     if found.batch_limit == 0:
-        reason = (
+        words = (
             "does not fit"
             if found.memory_batch == 0
             else f"TPOT of one sequence is {seconds(found.rates.fixed_s(1) + found.profile.kv_s(found.rates))}"
         )
-        return row | {"why": reason, "binding": "memory" if found.memory_batch == 0 else "tpot"}
+        return row | {"why": words, "binding": "memory" if found.memory_batch == 0 else "tpot"}
     least = max(1, math.ceil(service.traffic.rate / (found.max_rate * service.max_utilization)))
     if least > MOST_REPLICAS:
         return row | {"why": f"over {MOST_REPLICAS:,} replicas", "binding": "saturation"}

@@ -236,10 +236,6 @@ def speculation(
         "draft_memory_bytes": extra,
         "fits": held.results["fits"] if extra is None else fits_with(model, plan, work, chosen, extra),
     }
-    if results["slower_from_batch"] is None:
-        warnings.append(
-            f"slower_from_batch: at {work.ctx:,} tokens of context no batch up to {BATCHES[-1]} is slower with {chosen} draft tokens"
-        )
     if results["operations_factor"] is None:
         warnings.append("operations_factor: every draft is accepted")
     return Estimate(
@@ -252,6 +248,13 @@ def speculation(
             "acceptance is the same and independent at every position; the target's own token after the drafts is counted",
             "the verification reads each cache once for all its tokens",
             memory_words,
+            *(
+                ()
+                if slower
+                else (
+                    f"up to a batch of {max(row['batch'] for row in rows)}, {chosen} drafts at {work.ctx:,} tokens of context are never slower",
+                )
+            ),
             "ideal rates",
         ),
         warnings=tuple(warnings),

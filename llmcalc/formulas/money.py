@@ -42,9 +42,9 @@ def owned_usd_per_hour(purchase_usd, years, power_w, usd_per_kwh, pue):  # type:
 
 
 @formula(unit="usd")
-def usd_per_successful_task(usd_per_task, success_rate):  # type: ignore[no-untyped-def]
+def usd_per_successful_task(usd_per_task, success_share):  # type: ignore[no-untyped-def]
     """Failed attempts are paid too. [usd]"""
-    return usd_per_task / success_rate
+    return usd_per_task / success_share
 
 
 @formula(unit="usd")

@@ -1,0 +1,248 @@
+"""Estimates held against measurements that others published: which rows there are, what is predicted for each, how far off it is.
+
+Unless a row is somebody's own, its prediction comes from a calibration that had not seen its model (`measurements/unseen.json`,
+written by scripts/calibrate.py with the calibration itself).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llmcalc import data, engines, hardware, sources
+from llmcalc import model as model_reader
+from llmcalc.architecture import Model
+from llmcalc.engines import Engine
+from llmcalc.errors import LlmcalcError, UsageError, printable
+from llmcalc.estimate import decode, expected, memory, prefill
+from llmcalc.plan import Deployment, Workload
+
+FILES = ("decode", "prefill")
+STEPS = ("tpot", "itl", "stream_tokens_per_s", "batch_tokens_per_s", "request_s")
+LOADS = ("max_load_tokens_per_s", "max_load_tokens_per_s_per_device")
+PROMPTS = ("prompt_tokens_per_s", "batch_prompt_tokens_per_s", "ttft")
+ONE_EFFICIENCY = 0.7
+METRICS = {
+    "stream": "decode, one sequence",
+    "batch": "decode, several sequences",
+    "prompt": "prompt, alone",
+    "ttft": "first token, server",
+    "load": "full load",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measured row and what is predicted for it: seconds, or tokens per second under full load."""
+
+    row: Mapping[str, Any]
+    quantity: str
+    """step, prompt or load."""
+    metric: str
+    kind: str
+    group: str
+    mixture: bool
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    ideal: float
+    weight_bytes: float
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured; above 1 is too slow for a time, too fast for a rate."""
+        return self.predicted / self.measured
+
+    @property
+    def time_ratio(self) -> float:
+        """Predicted over measured as times: above 1 is too slow."""
+        return 1 / self.ratio if self.quantity == "load" else self.ratio
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measured value is in the range."""
+        return self.low <= self.measured <= self.high
+
+
+# ---- rows ---------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a measurement file, their sources written out. Errors: not-measurements and those of reading a file."""
+    text = data.read_text(path, "measurement file", limit=16 * 2**20)
+    found = data.parse_yaml(text, str(path), "measurement file")
+    if not isinstance(found, dict) or not isinstance(found.get("rows"), list) or not all(isinstance(row, dict) for row in found["rows"]):
+        raise LlmcalcError("not-measurements", f"{path} has no list of rows", "write it like measurements/decode.yaml")
+    cited = found.get("sources", {})
+    return [{**row, "source": cited.get(row.get("source"), row.get("source"))} for row in found["rows"]]
+
+
+def bundled() -> list[dict[str, Any]]:
+    """Every bundled row that can be predicted."""
+    return [row for name in FILES for row in read(data.bundled("measurements") / f"{name}.yaml")]
+
+
+def unpredicted() -> list[dict[str, Any]]:
+    """Rows of the same sources that cannot be predicted, with the reason."""
+    return read(data.bundled("measurements") / "unpredicted.yaml")
+
+
+@cache
+def unseen() -> dict[str, float]:
+    """What a calibration without a row's model predicts for it, by the row's id."""
+    found: dict[str, float] = json.loads((data.bundled("measurements") / "unseen.json").read_text(encoding="utf-8"))["predicted"]
+    return found
+
+
+@cache
+def model_of(reference: str) -> Model:
+    """A bundled model."""
+    found = sources.find(reference, offline=True)
+    return model_reader.read(found.config, id=found.id, source=found.kind, revision=found.revision, quant=found.quant, facts=found.facts)
+
+
+def _engine(name: str) -> Engine:
+    return replace(engines.ENGINES["napkin"], name=name) if name == "exllamav3" else engines.find(name)
+
+
+def field(row: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
+    """A field that a row must have, unless there is an otherwise. Errors: bad-row."""
+    value = row.get(name, otherwise)
+    if value is None:
+        raise UsageError("bad-row", f"row {printable(str(row.get('id')), 40)} has no {name}", "see measurements/decode.yaml for the fields of a row")
+    return value
+
+
+def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
+    """How the row was run. Errors: those of the model's formats and of the device."""
+    return Deployment(
+        device=hardware.load(field(row, "device")),
+        weights=memory.weight_format(model, field(row, "weights", "auto"))[0],
+        kv=memory.kv_format(model, row.get("kv", "auto"))[0],
+        tp=row.get("tp", 1),
+        pp=row.get("pp", 1),
+        ep=row.get("ep", 1),
+        engine=_engine(row.get("engine", "napkin")),
+        max_sequences=row.get("max_batch"),
+    )
+
+
+def workload(row: Mapping[str, Any]) -> Workload:
+    """Sequences at their mean length: the prompt and half of the answer."""
+    prompt, output = int(row.get("prompt", 0)), row.get("output", 0)
+    served = row["metric"] in ("tpot", "itl", *LOADS) and prompt and output
+    return Workload(max(1, prompt + output / 2), row.get("batch", 1), prompt if served else None, output if served else None)
+
+
+def measured(row: Mapping[str, Any], plan: Deployment) -> float:
+    """The measured value as seconds per step or prompt, or tokens per second of the replica under full load."""
+    value, metric, batch = float(field(row, "value")), row["metric"], row.get("batch", 1)
+    if metric in ("tpot", "itl", "ttft"):
+        return value
+    if metric == "request_s":
+        return value / float(field(row, "output"))
+    if metric in ("stream_tokens_per_s", "batch_tokens_per_s"):
+        return float(batch) / value
+    if metric in PROMPTS:
+        return float(field(row, "prompt")) / value
+    return value * plan.ranks if metric.endswith("per_device") else value
+
+
+def point(row: Mapping[str, Any], model: Model, *, mid: float | None = None) -> Point:
+    """What is predicted for a row; `mid`: by a calibration that had not seen its model."""
+    plan, metric = deployment(row, model), field(row, "metric")
+    if metric in STEPS:
+        work = workload(row)
+        terms = decode.step(model, plan, work)
+        found, ideal, quantity = expected.step(model, plan, work, terms), decode.step_time(terms, "napkin").value, "step"
+        words = "stream" if work.batch == 1 else "batch"
+    elif metric in PROMPTS:
+        prompt, cached, quantity = int(field(row, "prompt")), int(row.get("cached", 0)), "prompt"
+        reading = prefill.terms(model, plan, prompt + cached, cached)
+        others = row.get("batch", 1) - 1 if metric == "ttft" else 0
+        timed, ideal = expected.ttft(model, plan, prompt + cached, cached, others, reading), prefill.length(reading).value
+        if timed is None:
+            raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "its prompts cannot be timed")
+        found, words = timed, "ttft" if metric == "ttft" else "prompt"
+    elif metric in LOADS:
+        prompt, output, quantity, words = int(field(row, "prompt")), field(row, "output"), "load", "load"
+        found = expected.load(model, plan, prompt, output)
+        batch = expected.running(model, plan, prompt, output)
+        ideal = batch / decode.step_time(decode.step(model, plan, Workload(prompt + output / 2, batch)), "napkin").value
+    else:
+        raise UsageError("bad-row", f"{printable(str(metric), 40)!r} is not a metric that is predicted", f"use one of {', '.join((*STEPS, *PROMPTS, *LOADS))}")
+    of_kind = expected.kind(plan)
+    factor = 1.0 if mid is None else mid / found.mid.value
+    return Point(
+        row, quantity, words, of_kind, expected.group(plan.device, of_kind) or "other", expected.mixture(model), measured(row, plan),
+        found.mid.value * factor, found.low * factor, found.high * factor, ideal, memory.weight_bytes(model, plan.weights, "weight_bytes", lambda _: True).value,
+    )  # fmt: skip
+
+
+def points(rows: Iterable[Mapping[str, Any]], *, fresh: bool = False) -> list[Point]:
+    """Predictions for rows. `fresh`: with the shipped calibration, even where the row was part of it."""
+    known = {} if fresh else unseen()
+    return [point(row, model_of(field(row, "model")), mid=known.get(str(row.get("id")))) for row in rows]
+
+
+# ---- how far off --------------------------------------------------------------------------------------------------
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """A quantile, straight between neighbours."""
+    sorted_values = sorted(values)
+    place = share * (len(sorted_values) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(sorted_values) - 1)
+    return sorted_values[low] + (sorted_values[high] - sorted_values[low]) * (place - low)
+
+
+def median_error(ratios: Iterable[float]) -> float:
+    """The median of |predicted / measured - 1|."""
+    return quantile([abs(ratio - 1) for ratio in ratios], 0.5)
+
+
+def summary(found: list[Point]) -> dict[str, Any]:
+    """How far off some points are, beside the napkin's ideal and one efficiency for everything."""
+    ratios = [each.ratio for each in found]
+
+    def within(factor: float) -> float:
+        return sum(1 / factor <= ratio <= factor for ratio in ratios) / len(ratios)
+
+    def other(efficiency: float) -> float:
+        return median_error((each.ideal * efficiency if each.quantity == "load" else each.ideal / efficiency) / each.measured for each in found)
+
+    return {
+        "rows": len(found),
+        "models": len({each.row["model"] for each in found}),
+        "median_error": median_error(ratios),
+        "median_ratio": quantile(ratios, 0.5),
+        "p10_ratio": quantile(ratios, 0.1),
+        "p90_ratio": quantile(ratios, 0.9),
+        "within_1_25": within(1.25),
+        "within_1_5": within(1.5),
+        "coverage": sum(each.covered for each in found) / len(found),
+        "napkin_median_error": other(1.0),
+        "one_efficiency_median_error": other(ONE_EFFICIENCY),
+    }
+
+
+def table(found: list[Point], by: tuple[str, ...] = ("metric", "kind", "group", "mixture")) -> list[dict[str, Any]]:
+    """One summary per class, in the order of METRICS."""
+    order = list(METRICS)
+    classes: dict[tuple[Any, ...], list[Point]] = {}
+    for each in found:
+        classes.setdefault(tuple(getattr(each, name) for name in by), []).append(each)
+    keys = sorted(classes, key=lambda key: [order.index(part) if part in order else 0 for part in key] + [str(part) for part in key])
+    return [dict(zip(by, key, strict=True)) | summary(classes[key]) for key in keys]
+
+
+def nearby(model: str | None, device: str | None, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows of a model or a device, or both."""
+    return [row for row in rows if (model is None or row["model"] == model) and (device is None or row["device"] == device)]

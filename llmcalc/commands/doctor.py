@@ -1,0 +1,150 @@
+"""`llmcalc doctor`: versions, paths, the Hub's settings and the age of the data. It says no secret and asks no network."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+
+import typer
+
+import llmcalc
+from llmcalc import data
+from llmcalc.commands import common as c
+from llmcalc.errors import LlmcalcError
+from llmcalc.present import Column, Fact, Report
+
+EXAMPLES = """
+Examples:
+
+  llmcalc doctor
+
+  llmcalc doctor --json
+"""
+PACKAGES = ("typer", "rich", "pydantic", "PyYAML", "huggingface-hub", "numpy", "plotille", "altair", "nvidia-ml-py")
+
+
+def doctor(
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
+    """What is installed, where files are read and written, and how old the bundled data is."""
+    versions = [_row("system", "Python", platform.python_version()), _row("system", "platform", platform.platform(terse=True))]
+    rows = [*versions, *_packages(), *_paths(), *_hub(), *_terminal()]
+    facts, warnings = _data()
+    report = Report(
+        command="doctor",
+        title=f"llmcalc {llmcalc.__version__}",
+        facts=(
+            Fact("version", "version", llmcalc.__version__, shown=False),
+            Fact("python", "Python", platform.python_version(), shown=False),
+            Fact("platform", "platform", platform.platform(terse=True), shown=False),
+            *facts,
+            *_local(),
+        ),
+        columns=(Column("about", "about"), Column("what", "what"), Column("value", "value"), Column("note", "note")),
+        rows=tuple(rows),
+        warnings=tuple(warnings),
+    )
+    c.emit(report, format=format, json=json, output=output, explain=False)
+
+
+def _row(about: str, what: str, value: str, note: str = "") -> dict[str, str]:
+    return {"about": about, "what": what, "value": value, "note": note}
+
+
+def _packages() -> list[dict[str, str]]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    def installed(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "not installed"
+
+    return [
+        _row("package", name, installed(name), {"altair": "extra plots", "nvidia-ml-py": "extra detect"}.get(name, "")) for name in PACKAGES
+    ]
+
+
+def _paths() -> list[dict[str, str]]:
+    places = [
+        ("program", Path(llmcalc.__file__).parent, ""),
+        *((name, data.bundled(name), "") for name in ("models", "hardware", "measurements")),
+    ]
+    own = [("your profiles", data.user_config() / "hardware"), ("state", data.user_state()), ("cache", data.user_cache())]
+    return [_row("path", name, str(path), note or _state(path)) for name, path, note in [*places, *((*each, "") for each in own)]]
+
+
+def _state(path: Path) -> str:
+    """Whether a folder is there; of one that is not, whether it could be made."""
+    try:
+        if path.exists():
+            return "" if os.access(path, os.R_OK | os.X_OK) else "cannot be read"
+        parent = next(folder for folder in path.parents if folder.exists())
+        return "not there yet" if os.access(parent, os.W_OK) else "not there, and cannot be made"
+    except OSError as problem:
+        return (problem.strerror or "cannot be read").lower()
+
+
+def _hub() -> list[dict[str, str]]:
+    from llmcalc import sources
+
+    return [_row("Hub", name, value) for name, value in sources.settings().items()]
+
+
+def _terminal() -> list[dict[str, str]]:
+    wide = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+    kind = f"{wide} columns" if wide else "a pipe or a file"
+    names = ("TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "SOURCE_DATE_EPOCH", "LLMCALC_DEBUG")
+    given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    return [
+        _row("terminal", "stdout", kind, str(getattr(sys.stdout, "encoding", None) or "")),
+        *(_row("terminal", "environment", each) for each in given),
+    ]
+
+
+def _data() -> tuple[list[Fact], list[str]]:
+    """How much is bundled and how old it is; a price counts with the day it was asked, not with the day it was read."""
+    from llmcalc import hardware, sources
+
+    devices, warnings = [], []
+    for name in hardware.ids():
+        try:
+            devices.append(hardware.load(name))
+        except LlmcalcError as problem:
+            warnings.append(problem.message)
+    prices = [price.date for device in devices for price in device.prices]
+    dated = sorted(date for date in prices if date)
+    old = sum(data.age_days(date) > hardware.PRICE_DAYS for date in dated)
+    cited = (date for device in devices for fact in hardware.facts(device) for date in re.findall(r"\d{4}-\d\d-\d\d", fact.date))
+    read = sorted(cited)
+    dates = sorted(date for name in sources.bundled_ids() if (date := sources.read_bundled(name).facts.get("date")))
+    facts = [
+        Fact("models", "bundled models", len(dates), note=f"as of {dates[0]} to {dates[-1]}" if dates else ""),
+        Fact("devices", "devices", len(devices), note=f"newest source {read[-1]}" if read else ""),
+        Fact("prices", "prices", len(prices), note=f"{dated[0]} to {dated[-1]}; {len(prices) - len(dated)} undated" if dated else ""),
+        Fact("old_prices", f"  older than {hardware.PRICE_DAYS} days", old),
+        Fact("newest_model_date", "newest model", dates[-1] if dates else None, shown=False),
+        Fact("newest_price_date", "newest price", dated[-1] if dated else None, shown=False),
+    ]
+    return facts, warnings
+
+
+def _local() -> tuple[Fact, ...]:
+    """What `-d auto` means here."""
+    from llmcalc import hardware
+
+    try:
+        device, note = hardware.load("auto").id, "what `-d auto` means"
+    except LlmcalcError as problem:
+        device, note = None, problem.message
+    return (Fact("local_device", "device of this machine", device, note=note),)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor", epilog=EXAMPLES)(doctor)

@@ -1,0 +1,422 @@
+"""Write what documentation can be written from code: docs/, and the outputs shown in README.md and docs/*.md.
+
+    python scripts/docs.py
+
+A fenced `console` block is `$ llmcalc ...` and today's output. tests/test_docs.py fails until this has run after a change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import json
+import os
+import pkgutil
+import re
+import shlex
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import llmcalc.formulas
+from llmcalc import data, engines, formats, hardware, sources
+from llmcalc.cli import main
+from llmcalc.commands import COMMANDS
+from llmcalc.figures import FORMULAS
+from llmcalc.present import SCHEMA, Report
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 92
+BLOCK = re.compile(r"(```console\n\$ llmcalc (.*?)\n)(.*?)(```\n)", re.DOTALL)
+GENERATED = "<!-- Written by scripts/docs.py: change the code, not this page. -->\n"
+
+
+# ---- running a command as a reader would -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def terminal(**variables: str) -> Any:
+    """The environment of every shown output: a width, no network, no colours but those asked for."""
+    changed = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE")}
+    with mock.patch.dict(os.environ, changed | {"COLUMNS": str(WIDTH), "HF_HUB_OFFLINE": "1"} | variables, clear=True):
+        yield
+
+
+def output(command: str, **variables: str) -> str:
+    """What `llmcalc COMMAND` prints on stdout."""
+    out = io.StringIO()
+    with terminal(**variables), contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        status = main(shlex.split(command))
+    assert status == 0, f"llmcalc {command} ended with {status}"
+    return out.getvalue()
+
+
+def refreshed(text: str) -> str:
+    """The page with today's output in each console block."""
+    return BLOCK.sub(lambda found: found[1] + output(found[2]) + found[4], text)
+
+
+def picture() -> str:
+    """A terminal picture of real output, drawn by rich."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    for command in PICTURED:
+        console.print(Text.assemble(("$ ", "green"), (f"llmcalc {command}", "bold")))
+        console.print(Text.from_ansi(output(command, FORCE_COLOR="1", TERM="xterm-256color", COLORTERM="truecolor")), soft_wrap=True)
+        console.print()
+    from rich._export_format import CONSOLE_SVG_FORMAT
+
+    plain = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)  # fonts from afar would be asked for
+    drawn = console.export_svg(
+        title="llmcalc", unique_id="llmcalc", code_format=plain.replace("Fira Code", "ui-monospace, Menlo, Consolas")
+    )
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+PICTURED = (
+    "kv -m openai/gpt-oss-120b -c 128k",
+    "decode -m meta-llama/Meta-Llama-3-8B -d h100-sxm -c 8k -b 32",
+)
+
+
+def words(svg: str) -> str:
+    """The text of a picture, for a comparison that another release of rich does not disturb."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", svg.split("</style>")[-1])).split())
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """A Markdown table."""
+    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join(["| " + " | ".join(row) + " |" for row in [list(head), ["---"] * len(head), *cells]]) + "\n"
+
+
+UNITS = (
+    (r"usd_per_kwh", "USD/kWh"),
+    (r"usd_per_(\w+_)?hour", "USD/h"),
+    (r"usd_per_month|month_usd", "USD/month"),
+    (r"(\w+_)?usd(_per_\w+)?", "USD"),
+    (r"(\w+_)?bytes_per_s", "B/s"),
+    (r"flops_per_s", "FLOP/s"),
+    (r"hit_rate|acceptance_rate|success_rate|prefix_tokens_per_s", "1"),
+    (r"(tokens|requests)_per_s(_\w+)?|rate|\w+_rate", "1/s"),
+    (r"(\w+_)?bytes|bytes_\w+|part|whole", "B"),
+    (r"(\w+_)?bytes_per_(\w+)", "B each"),
+    (r"(\w+_)?bits(_per_\w+)?", "bit"),
+    (r"\w+_s2", "s²"),
+    (r"seconds_per_\w+|(\w+_)?s|(\w+_)?s_per_\w+", "s"),
+    (r"power_w", "W"),
+    (r"years", "year"),
+    (r"(\w+_)?tokens", "tokens"),
+    (r"(\w+_)?flops(_per_\w+)?", "FLOP"),
+)
+"""The last part of a parameter's name is its unit; what is not here is a plain number."""
+
+
+def unit_of(parameter: str) -> str:
+    """The unit that a parameter's name says."""
+    return next((unit for pattern, unit in UNITS if re.fullmatch(pattern, parameter)), "1")
+
+
+NOTATION = {
+    "W": ("memory bandwidth of a device", "bandwidth_bytes_per_s", "B/s"),
+    "P": ("dense compute rate in the format of the arithmetic", "flops_per_s", "FLOP/s"),
+    "B": ("sequences in a step", "batch", "1"),
+    "C": ("tokens that a sequence holds", "ctx_tokens", "tokens"),
+    "S": ("prompt tokens", "prompt_tokens, tokens", "tokens"),
+    "w": ("bytes of weights that a step reads", "weight_read_bytes", "B"),
+    "KV": ("cache of one sequence", "kv_bytes_per_sequence", "B"),
+    "N": ("parameters; those multiplied per token leave an untied input embedding out", "params", "1"),
+    "L": ("layers", "layers", "1"),
+    "H, K": ("query heads, KV heads", "heads, kv_heads", "1"),
+    "d": ("width of a head", "head_dim", "1"),
+    "E, k": ("experts of a layer, experts that a token uses", "experts, top_k", "1"),
+    "B*": ("critical batch: beyond it arithmetic binds", "critical_batch", "tokens"),
+    "n": ("tensor-parallel ranks", "tensor_parallel, ranks", "1"),
+    "α, γ": ("acceptance of a draft token, draft tokens per step", "acceptance, draft_tokens", "1"),
+    "ρ": ("offered load over capacity", "load, utilization", "1"),
+}
+
+
+def formulas() -> str:
+    """Every equation with its unit, its reference and the names it is made of."""
+    for module in pkgutil.iter_modules(llmcalc.formulas.__path__):
+        import_module(f"llmcalc.formulas.{module.name}")
+    rooms: dict[str, list[str]] = {}
+    for name, formula in FORMULAS.items():
+        rooms.setdefault(formula.function.__module__, []).append(name)
+    text = f"""# Formulas
+{GENERATED}
+{len(FORMULAS)} equations, each written once in `llmcalc/formulas/` as one expression. What is printed here is the source of the `return` that runs,
+and `--explain` prints it with the values of your case. All of them take plain numbers or numpy arrays in SI base units: bytes, FLOP
+(a multiply-add is 2), seconds, tokens, USD. `larger` and `smaller` are max and min, element by element.
+
+They hold for ideal rates: no kernel launches, no host time, no imperfect overlap. `expected_…` figures put measured efficiencies on top.
+Each section's first lines say what its equations assume.
+
+## Notation
+
+{table(("symbol", "is", "name in the code", "unit"), [(f"`{key}`", *value) for key, value in NOTATION.items()])}
+"""
+    for room in sorted(rooms):
+        module = import_module(room)
+        text += f"\n## {room.rpartition('.')[2]}\n\n{(module.__doc__ or '').strip()}\n"
+        for name in rooms[room]:
+            formula = FORMULAS[name]
+            says = " ".join((formula.function.__doc__ or "").split()).rsplit(" [", 1)[0]
+            ref = f" Reference: {formula.ref}." if formula.ref else ""
+            text += f"\n### {name}\n\n{says}{ref}\n\n    {name} [{formula.unit or '1'}] = {formula.expression}\n"
+    used: dict[str, list[str]] = {}
+    for name, formula in FORMULAS.items():
+        for parameter in formula.parameters:
+            used.setdefault(parameter, []).append(name)
+    rows = [(f"`{name}`", unit_of(name), ", ".join(used[name][:4]) + (" …" if len(used[name]) > 4 else "")) for name in sorted(used)]
+    return f"{text}\n## Names\n\nThe last part of a name is its unit.\n\n{table(('name', 'unit', 'used by'), rows)}"
+
+
+def policies() -> str:
+    """What each engine's memory policy assumes."""
+    rows = [
+        (
+            f"`{row.name}`",
+            f"{row.utilization:g}" + (" of what is free" if row.of_free else " by its own rule" if row.static else ""),
+            "nominal, decimal" if row.nominal else "the driver's",
+            row.block_tokens,
+            row.windows,
+            " / ".join(f"{each:,}" if each else "a context" for each in row.batched),
+            " / ".join(f"{each:,}" for each in row.sequences),
+            " / ".join(f"{each / engines.GIB:.2f}" for each in row.other_bytes),
+            row.source,
+        )
+        for row in engines.ENGINES.values()
+    ]
+    kinds = [
+        (f"`{row.name}`", f"{row.bits:g}", row.compute, "yes" if row.kv else "", row.note)
+        for row in (*formats.FORMATS.values(), *(formats.find(name, kv=True) for name in ("int4", "iq4_nl")))
+    ]
+    return f"""# Engines and number formats
+{GENERATED}
+## Memory policies
+
+`--engine NAME` decides which share of a device is used, what is held beside weights, and how a cache is rounded. `name@release` takes the
+newest row that is not younger. `napkin` rounds nothing and reserves nothing: the bound that no engine reaches.
+
+{table(("engine", "share of memory", "size counted", "block", "windows are charged", "tokens of a step, small / large device", "sequences", "other buffers [GiB], one device / several / NVLink", "source"), rows)}
+`windows`: `ideal` the window; `step` window - 1 + the tokens of a step; `cells` window + micro-batch; `share` of all tokens; `full` the whole context.
+
+## Number formats
+
+Bits count the scales and zero points of groups. `multiplies in`: the rate of a device that is used; weight-only formats are dequantised.
+
+{table(("format", "bits", "multiplies in", "cache", "note"), kinds)}"""
+
+
+def sources_page() -> str:
+    """Where shipped values come from, and how old they are."""
+    devices = [hardware.load(name) for name in hardware.ids() if hardware.load(name).origin == "bundled"]
+    rows = []
+    for device in devices:
+        dates = sorted(price.date for price in device.prices if price.date)
+        undated = sum(price.date is None for price in device.prices)
+        asked = (f"{dates[0]} to {dates[-1]}" if len(dates) > 1 else "".join(dates)) + (f" + {undated} undated" if undated else "")
+        rows.append(
+            (f"`{device.id}`", device.name, device.confidence, len({s.cite for c in device.sources.values() for s in c}), asked or "none")
+        )
+    cites = Counter(source for device in devices for cited in device.sources.values() for source in {*cited})
+    told = [(source.cite, source.date, number) for source, number in sorted(cites.items(), key=lambda item: (-item[1], item[0].cite))]
+    facts = [sources.read_bundled(name).facts for name in sources.bundled_ids()]
+    places = Counter(re.sub(r"[:@].*", "", str(fact.get("source", "unknown"))) for fact in facts)
+    dates = sorted(str(fact["date"]) for fact in facts if fact.get("date"))
+    counted = sum(isinstance(fact.get("published_params"), int) for fact in facts)
+    measured = [
+        (f"`measurements/{path.name}`", len(_rows(path)), _read_on(path)) for path in sorted(data.bundled("measurements").glob("*.yaml"))
+    ]
+    return f"""# Data: sources and dates
+{GENERATED}
+## Models
+
+{len(facts)} configs in `models/`, in the Hub's own key names, as of {dates[0]} to {dates[-1]}. {counted} of them name a published parameter count, which the
+reader must reproduce exactly. Each file's `_llmcalc` block says where it was read; `llmcalc models check ID` compares it with the Hub's config of today.
+
+{table(("read in", "files"), [(place, number) for place, number in places.most_common()])}
+## Devices
+
+{len(devices)} profiles in `hardware/`. `llmcalc hardware show ID` prints the source and date of every value. Prices keep the date on which they were
+asked; those older than {hardware.PRICE_DAYS} days are flagged by `cost` and `plan`.
+
+{table(("id", "name", "confidence", "sources", "prices asked"), rows)}
+### What they cite
+
+{table(("source", "date", "used for (blocks of profiles)"), told)}
+## Measurements
+
+What `llmcalc accuracy` holds the estimates against; each row names its source.
+
+{table(("file", "rows", "read"), measured)}"""
+
+
+def _rows(path: Path) -> list[Any]:
+    content = data.parse_yaml(path.read_text(encoding="utf-8"), path.name, "measurement file")
+    rows: list[Any] = content["rows"] if isinstance(content, dict) else content
+    return rows
+
+
+def _read_on(path: Path) -> str:
+    return ", ".join(sorted(set(re.findall(r"^#.*?[Rr]ead (\d{4}-\d\d-\d\d)", path.read_text(encoding="utf-8"), re.MULTILINE))))
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+EXAMPLES = (
+    "kv -m openai/gpt-oss-120b -d h100-sxm",
+    "weights -m Qwen/Qwen3-30B-A3B",
+    "fit -m Qwen/Qwen3-8B -d h100-sxm --engine vllm",
+    "decode -m Qwen/Qwen3-8B -d h100-sxm",
+    "prefill -m Qwen/Qwen3-8B -d h100-sxm",
+    "cost -m Qwen/Qwen3-8B -d h100-sxm",
+    "quant -m Qwen/Qwen3-8B -d h100-sxm",
+    "spec -m Qwen/Qwen3-8B -d h100-sxm --preset eagle",
+    "plan -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 500 --output-tokens 50 --tp 1",
+    "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 500 --output-tokens 50 --requests 200",
+    "prefix -m Qwen/Qwen3-8B -d h100-sxm -b 8 --prefix 1k --prompt 2k",
+    "levers -m Qwen/Qwen3-8B -d h100-sxm",
+    "layouts -m Qwen/Qwen3-8B -d '2x h100-sxm'",
+    "compare -m Qwen/Qwen3-8B -d h100-sxm,l40s",
+    "pareto -m Qwen/Qwen3-8B -d h100-sxm --max-tpot 20ms",
+    "roofline -m Qwen/Qwen3-8B -d h100-sxm",
+    "accuracy",
+    "models list Qwen3-8B",
+    "models show Qwen/Qwen3-8B",
+    "models check Qwen/Qwen3-8B",
+    "hardware list h100",
+    "hardware show h100-sxm",
+    "quiz --seed 1 --count 1",
+    "doctor",
+)
+
+
+def said(command: str) -> Report:
+    """What a command hands to the output."""
+    caught: list[Report] = []
+    with terminal(), mock.patch("llmcalc.commands.common.emit", lambda report, **_: caught.append(report)):
+        status = main([*shlex.split(command), *(["--json"] if command.startswith("quiz") else [])])
+    assert caught, f"llmcalc {command} ended with {status} and says nothing"
+    return caught[0]
+
+
+def keys() -> str:
+    """The keys of `results` and `rows` of every command, with their labels and units."""
+    text = f"""# JSON
+{GENERATED}
+`--json` prints one object: the envelope of `envelope.schema.json` (schema {SCHEMA}). Values are SI base units with the unit in the key. Keys are added, never
+renamed or dropped; a figure that is not known is null, and `warnings` says why. An error is the same envelope with `error` instead of results,
+and the same exit code as without `--json`.
+
+The tables list what each command puts into `results` and into each of `rows`.
+"""
+    for command in EXAMPLES:
+        if command.split()[0] not in COMMANDS:
+            continue
+        report = said(command)
+        name = " ".join(word for word in command.split()[:2] if re.fullmatch("[a-z]+", word))
+        text += f"\n## {name}\n"
+        found = [(f"`{fact.key}`", fact.label.strip(), fact.unit) for fact in report.facts if fact.key]
+        if found:
+            text += f"\n{table(('results', 'is', 'unit'), found)}"
+        if report.columns:
+            text += f"\n{table(('rows', 'is', 'unit'), [(f'`{column.key}`', column.label, column.unit) for column in report.columns])}"
+    return text
+
+
+def schema() -> str:
+    """JSON Schema of the envelope."""
+    text = {"type": "string"}
+    texts = {"type": "array", "items": text}
+    anything: dict[str, Any] = {"type": "object"}
+    made = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What llmcalc --json prints",
+        "type": "object",
+        "required": ["schema", "command"],
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "command": {"enum": [*COMMANDS, None]},
+            "model": {
+                "type": "object",
+                "required": ["id", "source", "revision", "architecture"],
+                "properties": {
+                    "id": text,
+                    "source": {"enum": ["bundled", "hub", "hub-cache", "file", "stdin"]},
+                    "revision": {"type": ["string", "null"]},
+                    "architecture": text,
+                },
+            },
+            "hardware": {"type": "object", "required": ["id", "count"], "properties": {"id": text, "count": {"type": "integer"}}},
+            "inputs": anything,
+            "results": {"type": "object", "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"}},
+            "rows": {"type": "array", "items": anything},
+            "remarks": texts,
+            "assumptions": texts,
+            "warnings": texts,
+            "derivations": {"type": "object", "additionalProperties": {"$ref": "#/$defs/derivation"}},
+            "error": {
+                "type": "object",
+                "required": ["code", "message", "hint"],
+                "properties": {
+                    "code": {"type": "string", "pattern": "^[a-z][a-z0-9-]*$"},
+                    "message": text,
+                    "hint": {"type": ["string", "null"]},
+                },
+            },
+        },
+        "oneOf": [{"required": ["error"]}, {"required": ["inputs", "results", "assumptions", "warnings"]}],
+        "$defs": {
+            "derivation": {
+                "description": "A formula with its inputs, or a leaf with its origin.",
+                "type": "object",
+                "required": ["value", "unit"],
+                "properties": {
+                    "formula": text,
+                    "substituted": text,
+                    "value": {"type": ["number", "string", "boolean", "null"]},
+                    "unit": text,
+                    "ref": text,
+                    "origin": text,
+                    "inputs": {"type": "object", "additionalProperties": {"$ref": "#/$defs/derivation"}},
+                },
+            }
+        },
+    }
+    return json.dumps(made, indent=1) + "\n"
+
+
+def texts() -> dict[str, str]:
+    """Every generated or refreshed file by its path from the root."""
+    made = {
+        "docs/formulas.md": formulas(),
+        "docs/engines.md": policies(),
+        "docs/data.md": sources_page(),
+        "docs/json.md": keys(),
+        "docs/envelope.schema.json": schema(),
+        "docs/llmcalc.svg": picture(),
+    }
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in made:
+            made[name] = refreshed(path.read_text(encoding="utf-8"))
+    return made
+
+
+if __name__ == "__main__":
+    for name, content in texts().items():
+        path = ROOT / name
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            path.write_text(content, encoding="utf-8")
+            print(f"wrote {name}")

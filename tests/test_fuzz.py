@@ -1,0 +1,586 @@
+"""Whatever is read, the outcome is a result or an LlmcalcError: soon, in little memory, in one printable line.
+
+Each check runs a few hundred examples here and 20,000 under `-m nightly`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import math
+import os
+import re
+import shlex
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from llmcalc import api, checkpoint, data, engines, formats, gguf, hardware, hardware_profile, model, safetensors, sources, traffic, units
+from llmcalc.cli import main
+from llmcalc.commands import COMMANDS, common
+from llmcalc.config import SHAPING, Config
+from llmcalc.errors import LlmcalcError, printable
+from llmcalc.estimate import capacity, decode, memory, weight_files
+from llmcalc.files import Blob
+from llmcalc.plan import Workload
+from llmcalc.quiz import answers, review
+
+resource = pytest.importorskip("resource", reason="measures memory")
+ROOT = Path(__file__).resolve().parent.parent
+MOST_CPU_S = 1.0  # of the process, which a busy machine does not lengthen
+MOST_GROWTH_KIB = 256 * 1024
+KIB = 1 if sys.platform == "linux" else 1024  # ru_maxrss is in KiB here, in bytes on a Mac
+
+
+def settle(read: Callable[[], Any]) -> Any:
+    """What `read` returns, or the error in which it ends; anything else it raises fails the test."""
+    start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        return read()
+    except LlmcalcError as problem:
+        assert re.fullmatch(r"[a-z0-9-]+", problem.code)
+        assert problem.exit_code in (1, 2)
+        for line in (problem.message, problem.hint or "none"):
+            assert line.strip() and len(printable(line, 5000)) < 5000
+        return problem
+    finally:
+        assert time.process_time() - start < MOST_CPU_S, "too slow"
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_GROWTH_KIB * KIB, "too much memory"
+
+
+# ---- what to put where -----------------------------------------------------------------------------------------------
+
+NESTED: Any = 0
+for _ in range(60):
+    NESTED = [NESTED]
+STRINGS = [
+    "", " ", "auto", "null", "0", "-1", "1e999", "32", "true", "x" * 30_000, "\x1b[31mred", "\x1b]0;t\x07", "[bold]x[/bold]", "a\nb", "a\r\nb",
+    "\u202egnp.exe", "\ud800", "\0", "\ufeff", "=1+1", "|", "`", "<script>", "../../etc/passwd", "%s%n", "{0}", "１２", "٣", "½", "∞", "nan", "full_attention",
+    "sliding_attention", "linear_attention", "mamba", "M*-E", "fp8", "gptq", "bfloat16", "torch.float16",
+]  # fmt: skip
+NUMBERS = [
+    0, 1, -1, 2, 3, 7, 8, 64, 128, 4096, 2**31 - 1, 2**31, 2**53, 2**63, 2**64, 10**9, 10**9 + 1, 10**30, 10**400, -(10**400), 0.0, -0.0, 0.5, 1.5,
+    128.0, 1e-320, 1e308, math.nan, math.inf, -math.inf,
+]  # fmt: skip
+LISTS: list[Any] = [
+    [], [0], [None], [-1], [1] * 5000, [[]], ["full_attention"], ["mamba"] * 40, [10**400], [True], {}, {"a": 1}, {"": {}}, {"model_type": "llama"}, NESTED,
+]  # fmt: skip
+HOSTILE: list[Any] = [None, True, False, *STRINGS, *NUMBERS, *LISTS]
+values = st.one_of(st.sampled_from(HOSTILE), st.integers(-10, 10**6), st.floats(), st.text(max_size=6), st.sampled_from(STRINGS))
+short = st.one_of(st.sampled_from(STRINGS), st.text(max_size=8))
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything inside a JSON value; of long lists the ends."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*at, key)
+            yield from places(inner, (*at, key))
+    elif isinstance(value, list):
+        for index in {*range(min(len(value), 4)), len(value) - 1} - {-1}:
+            yield (*at, index)
+            yield from places(value[index], (*at, index))
+
+
+def holder(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path[:-1]:
+        value = value[step]
+    return value
+
+
+@st.composite
+def changed(draw: Callable[[SearchStrategy[Any]], Any], originals: list[Any], keys: tuple[str, ...] = ()) -> Any:
+    """One of the originals after one to four changes: values, keys, parts of another original."""
+    made = copy.deepcopy(draw(st.sampled_from(originals)))
+    for _ in range(draw(st.integers(1, 4))):
+        spots = list(places(made))
+        if not spots:
+            break
+        path = draw(st.sampled_from(spots))
+        inside = holder(made, path)
+        change = draw(st.sampled_from(["value", "value", "scale", "delete", "add", "splice"]))
+        if change == "value":
+            inside[path[-1]] = copy.deepcopy(draw(values))
+        elif change == "scale" and isinstance(inside[path[-1]], int | float):
+            with contextlib.suppress(OverflowError):
+                inside[path[-1]] *= draw(st.sampled_from([-1, 0, 2, 3, 1000, 10**6, 0.5]))
+        elif change == "scale" and isinstance(inside[path[-1]], list):
+            inside[path[-1]] = (inside[path[-1]] * draw(st.sampled_from([0, 2, 100])))[:20_000]
+        elif change == "delete":
+            del inside[path[-1]]
+        elif change == "add" and isinstance(inside, dict):
+            inside[draw(st.sampled_from(keys) if keys else short)] = copy.deepcopy(draw(values))
+        elif change == "splice" and isinstance(inside, dict):
+            other = draw(st.sampled_from(originals))
+            if isinstance(other, dict) and other:
+                key = draw(st.sampled_from(list(other)))
+                inside[key] = copy.deepcopy(other[key])
+    return made
+
+
+@st.composite
+def edited(draw: Callable[[SearchStrategy[Any]], Any], originals: list[bytes], words: list[bytes]) -> bytes:
+    """One of the originals after one to four edits of its bytes."""
+    content = bytearray(draw(st.sampled_from(originals)))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(content)))
+        change = draw(st.sampled_from(["byte", "word", "over", "over", "cut", "drop", "again"]))
+        if change == "byte":
+            content[at : at + 1] = bytes([draw(st.integers(0, 255))])
+        elif change in ("word", "over"):
+            word = draw(st.one_of(st.sampled_from(words), st.binary(max_size=8)))
+            content[at : at + (len(word) if change == "over" else 0)] = word
+        elif change == "cut":
+            del content[at:]
+        elif change == "drop":
+            del content[at : at + draw(st.integers(1, 40))]
+        else:
+            end = at + draw(st.integers(1, 60))
+            content[at:at] = content[at:end] * draw(st.integers(1, 20))
+    return bytes(content)
+
+
+# ---- configs ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def configs() -> list[dict[str, Any]]:
+    """Every bundled config, but for lists of modules in their thousands."""
+    found = []
+    for id in sources.bundled_ids():
+        config = sources.read_bundled(id).config
+        if len(json.dumps(config)) < 30_000:
+            found.append(config)
+    return found
+
+
+@cache
+def blocks() -> list[tuple[Any, dict[str, Any]]]:
+    """(model, its quantiser's block) of every bundled checkpoint that is quantised."""
+    found = []
+    for id in sources.bundled_ids():
+        read = api.of_source(sources.read_bundled(id))
+        if read.quantization and len(json.dumps(read.quantization)) < 30_000:
+            found.append((read, read.quantization))
+    return found
+
+
+def use(found: model.Model) -> None:
+    """What the commands ask of a model."""
+    memory.kv(found, 8192, 3)
+    memory.weights(found)
+    run = api.deploy(found, "8x h100-sxm")
+    work = Workload(4096, 16)
+    decode.decode(found, run, work)
+    capacity.fit(found, run, work)
+
+
+def config_check(raw: Any) -> None:
+    read = settle(lambda: model.read(raw))
+    if isinstance(read, model.Model):
+        settle(lambda: use(read))
+
+
+def file_check(content: bytes) -> None:
+    """A config.json byte by byte, as it lies on a disk."""
+    settle(lambda: model.read(sources._config_of(content, "config.json")[0]))
+
+
+def block_check(pair: tuple[int, Any]) -> None:
+    found, _ = blocks()[pair[0] % len(blocks())]
+    settle(lambda: checkpoint.read(found._replace(quantization=pair[1]) if hasattr(found, "_replace") else _with(found, pair[1]), formats.FORMATS["bf16"]))
+
+
+def _with(found: model.Model, block: Any) -> model.Model:
+    from dataclasses import replace
+
+    return replace(found, quantization=block if isinstance(block, dict) and block else None)
+
+
+@cache
+def config_texts() -> list[bytes]:
+    return [json.dumps(config, indent=1).encode() for config in configs()[::10]]
+
+
+# ---- YAML ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def profiles() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((ROOT / "hardware").glob("*.yaml"))]
+
+
+YAML_WORDS = [
+    b"!!python/object/apply:os.system ['true']", b"!!binary ", b"!!set ", b"!!timestamp ", b"!!int ", b"!!float ", b"!!omap ", b"!!pairs ", b"&a ", b"*a", b"<<: ",
+    b"? ", b"- ", b": ", b"---\n", b"...\n", b"|\n", b">\n", b"{", b"}", b"[", b"]", b"#", b"'", b'"', b"%YAML 9.9\n", b"\t", b"\r", b"\xef\xbb\xbf", b"\xff", b"\0",
+    b".inf", b".nan", b"1e999 GB", b"0x" + b"f" * 5000, b"190:20:30" + b":59" * 3000, b"2001-12-14t21:59:43.10-99:99", b"9999-99-99", b"0001-01-01 00:00:00+23:59",
+    b"1" * 5000, b"id: ", b"=", b"~", b"{" * 300, b"\xe2\x80\xae", b"\xc2\x85", b"\x1b[31m",
+]  # fmt: skip
+TRAFFIC = [
+    b"rate: 12\nkinds:\n  - {name: chat, share: 3, prompt: 2k, output_tokens: 300}\n  - {name: rag, prompt: 8k, output_tokens: 200, cached: 1k, prompt_cv: 1}\n",
+    b"rate: 0.5\ncv: 2\nkinds: [{prompt: 100, output_tokens: 5}]\n",
+]
+
+
+def profile_check(content: bytes) -> None:
+    text = settle(lambda: data.decode(content, "d.yaml", "hardware profile", 131_072))
+    parsed = settle(lambda: data.parse_yaml(text, "d.yaml", "hardware profile")) if isinstance(text, str) else None
+    if not isinstance(parsed, LlmcalcError):
+        profile, problems = hardware_profile.problems_of(parsed)
+        assert (profile is None) == bool(problems)
+        if profile is not None:
+            device = hardware._device(profile, "d.yaml")
+            hardware_profile.doubts(profile)
+            hardware.facts(device)
+
+
+def profile_object_check(parsed: Any) -> None:
+    settle(lambda: hardware_profile.problems_of(parsed))
+
+
+@cache
+def profile_objects() -> list[Any]:
+    return [data.parse_yaml(text.decode(), "p", "profile") for text in profiles()[::4]]
+
+
+def in_a_file(content: bytes, read: Callable[[str], Any], name: str) -> None:
+    path = SCRATCH / name
+    path.write_bytes(content)
+    settle(lambda: read(str(path)))
+
+
+SCRATCH = Path()  # a fixture says where
+
+
+def traffic_check(content: bytes) -> None:
+    in_a_file(content, lambda path: [*itertools_take(traffic.of_yaml(path).requests(), 20)], "mix.yaml")
+
+
+def itertools_take(stream: Iterator[Any], count: int) -> Iterator[Any]:
+    for _, item in zip(range(count), stream, strict=False):
+        yield item
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+TRACES = [
+    b"arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,200,10\n3,4096,1\n",
+    b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n",
+    b'{"timestamp": 0, "input_length": 6755, "output_length": 500, "hash_ids": [0, 1, 2]}\n{"timestamp": 3000, "input_length": 7, "output_length": 5}\n',
+    b"arrival_s\tprompt\toutput\tcached\n0\t10\t5\t2\n1\t10\t5\t9\n",
+]
+MEASURED = [b"rate,ttft_p95_s,tpot_p95_s\n1,0.2,0.01\n4,0.9,0.02\n", b"rate,ttft_p50_s\n2.5,0.1\n"]
+CSV_WORDS = [
+    b'"', b'""', b",", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"nan", b"inf", b"-1", b"1e999", b"9" * 5000, b"{", b"[" * 2000, b"]", b"1_0", b"2023-13-45 99:99:99", b"\xef\xbb\xbf",
+    b"\xff", b"\xe2\x80\xae", b"prompt_tokens", b":", b"-", b"0001-01-01 00:00:00", b"9999-12-31 23:59:59.999-23:59", b"1" + b"0" * 400, b"\xd9\xa3",
+]  # fmt: skip
+
+
+def trace_check(content: bytes) -> None:
+    in_a_file(content, traffic.of_trace, "trace.csv")
+    in_a_file(content, lambda path: traffic.Reservoir(3, 0).fill(traffic.read_trace(path)), "trace.csv")
+
+
+def measured_check(content: bytes) -> None:
+    in_a_file(content, traffic.read_measured, "measured.csv")
+
+
+# ---- weight files ----------------------------------------------------------------------------------------------------
+
+
+def gguf_text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def gguf_file(arch: str, keys: dict[str, int], rows: dict[str, tuple[list[int], int]]) -> bytes:
+    """A header by the format's description: version 3, numbers as uint32."""
+    pairs = gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text(arch)
+    for key, value in keys.items():
+        pairs += gguf_text(f"{arch}.{key}") + struct.pack("<II", 4, value)
+    tensors = b"".join(
+        gguf_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, 0) for name, (dims, kind) in rows.items()
+    )
+    return b"GGUF" + struct.pack("<IQQ", 3, len(rows), len(keys) + 1) + pairs + tensors + bytes(32)
+
+
+SHAPE = {
+    "block_count": 1, "context_length": 512, "embedding_length": 64, "feed_forward_length": 128, "attention.head_count": 4, "attention.head_count_kv": 2,
+    "expert_count": 4, "expert_used_count": 2, "attention.sliding_window": 128, "attention.key_length": 16, "attention.value_length": 16,
+}  # fmt: skip
+ROWS = {
+    "token_embd.weight": ([64, 100], 1), "output_norm.weight": ([64], 0), "blk.0.attn_q.weight": ([64, 64], 1), "blk.0.attn_k.weight": ([64, 32], 1),
+    "blk.0.attn_v.weight": ([64, 32], 1), "blk.0.attn_output.weight": ([64, 64], 1), "blk.0.ffn_gate.weight": ([64, 128], 2), "blk.0.ffn_up.weight": ([64, 128], 8),
+    "blk.0.ffn_down.weight": ([128, 64], 1), "blk.0.attn_norm.weight": ([64], 0), "blk.0.ffn_norm.weight": ([64], 0),
+}  # fmt: skip
+ARCHITECTURES = ["llama", "qwen3", "gemma3", "deepseek2", "gpt-oss", "phi3", "qwen3moe", "jamba", "mamba2", "qwen3next", "gemma4", "nonsense"]
+COUNTS = [struct.pack("<Q", value) for value in (0, 1, 2, 255, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)] + [struct.pack("<I", n) for n in (0, 3, 8, 9, 13, 2**32 - 1)]
+
+
+@cache
+def gguf_files() -> list[bytes]:
+    return [gguf_file(arch, SHAPE, ROWS) for arch in ARCHITECTURES]
+
+
+def blob(content: bytes) -> Callable[[str], Blob]:
+    return lambda name: Blob(name, len(content), lambda at, count: content[at : at + count], 64)
+
+
+def gguf_check(content: bytes) -> None:
+    def read() -> None:
+        found = api.of_source(sources._gguf_source("f.gguf", "file", None, gguf.model_files("f.gguf", blob(content))))
+        use(found)
+
+    settle(read)
+
+
+HEADER = {
+    "__metadata__": {"format": "pt"},
+    "model.embed_tokens.weight": {"dtype": "BF16", "shape": [100, 64], "data_offsets": [0, 12800]},
+    "model.norm.weight": {"dtype": "F32", "shape": [64], "data_offsets": [12800, 13056]},
+}
+
+
+@st.composite
+def safetensors_files(draw: Callable[[SearchStrategy[Any]], Any]) -> bytes:
+    text = json.dumps(draw(changed([HEADER]))).encode()
+    if draw(st.booleans()):
+        text = draw(edited([text], CSV_WORDS))
+    length = draw(st.sampled_from([len(text)] * 6 + [0, len(text) - 1, len(text) + 1, 2**31, 2**63]))
+    return struct.pack("<Q", length) + text + bytes(draw(st.sampled_from([0, 13056])))
+
+
+def safetensors_check(content: bytes) -> None:
+    settle(lambda: safetensors.header(blob(content)("f.safetensors")))
+    settle(lambda: safetensors.indexed(content[8:].decode("utf-8", "replace"), "index"))
+
+    def whole() -> None:
+        files = safetensors.model_files(["f.safetensors"], blob(content), [])
+        found = api.load_model("Qwen/Qwen3-0.6B", offline=True)
+        weight_files.compare(files, found, memory.weights(found))
+
+    settle(whole)
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+KINDS = ["bytes", "bytes/s", "flop/s", "w", "usd/h", "usd", "s"]
+NUMERALS = ["0", "1", "-1", "+5", "1e9", "1e999", "1e-999", ".5", "5.", "1,000", "1_000", "1,,0", "_1", "0x10", "٣", "１", "½", "∞", "nan", "inf", "--", "", "9" * 70, "1" * 4301, "2^10"]
+UNITS = ["", "k", "K", "M", "GB", "GiB", "gb", "TB/s", "TFLOP/s", "W", "kW", "$", "$/h", "/h", "ms", "µs", "μs", "h", "%", "/min", "/day", "p", "x", " ", "\t", "\u00a0", "\ud800", "K\u0307"]
+phrases = st.one_of(st.builds(lambda a, b, c: a + b + c, st.sampled_from(["", "$", " ", "p"]), st.sampled_from(NUMERALS), st.sampled_from(UNITS)), st.text(max_size=12), short)
+
+
+def quantity_check(text: str) -> None:
+    for kind in KINDS:
+        value = settle(lambda kind=kind: units.quantity(text, kind))  # type: ignore[misc]
+        assert isinstance(value, LlmcalcError) or 0 <= value < 1e21
+    for read in (units.tokens, common.count_or_zero):
+        value = settle(lambda read=read: read(text, "ctx"))  # type: ignore[misc]
+        assert isinstance(value, LlmcalcError | int)
+    for read in (common.whole_number, common.fraction, common.per_second, common.positive, common.duration):
+        value = settle(lambda read=read: read(text, "n"))  # type: ignore[misc]
+        assert isinstance(value, LlmcalcError) or math.isfinite(value)
+    settle(lambda: common.percentile(text))
+    settle(lambda: formats.find(text))
+    settle(lambda: formats.find(text, kv=True))
+    settle(lambda: engines.find(text))
+
+
+device_words = st.one_of(
+    st.builds(
+        lambda *parts: "".join(parts),
+        st.sampled_from(["", "2x ", "0x", "-1x ", "8×", "99999999999999999999x ", "NVIDIA ", "nvidia/"]),
+        st.one_of(st.sampled_from(["h100-sxm", "H100", "4090", "rtx-4090", "M4 Max", "7900 XTX", "mi300x", "a100", "tpu-v5e", "~root/x", "/x/y", ".yaml", "x.yaml"]), st.text(max_size=8)),
+        st.sampled_from(["", " 80GB", " 80 GiB", " 1e9GB", " 0GB", "\0", "\n", " Laptop", "x2", ".yaml"]),
+    ),
+    short,
+)
+
+
+def device_check(text: str) -> None:
+    settle(lambda: hardware.load(hardware.parse_count(text)[1]))
+
+
+reference_words = st.one_of(
+    st.builds(
+        lambda *parts: "".join(parts),
+        st.sampled_from(["", "hf://", "https://huggingface.co/", "http://user:pw@hf.co/", "./", "~", "/", "models/", "datasets/"]),
+        st.one_of(st.sampled_from(["Qwen/Qwen3-8B", "Qwen3-8B", "a/b/c", "..", "x--y/z", "a:b", "Q" * 5000, "-", "Q.git"]), st.text(max_size=8)),
+        st.sampled_from(["", "@main", "@refs/pr/3", "@", "@..", "/tree/main", "/blob/main/config.json", "?x=y#z", ":Q4_K_M", "/", ".gguf", ".json", ".safetensors", "\0", "\n", "%00", "%2e%2e"]),
+    ),
+    short,
+)
+
+
+def reference_check(text: str) -> None:
+    settle(lambda: sources.find(text, offline=True, stdin=io.StringIO(text)))
+
+
+ANSWER_UNITS = ["B", "B/token", "s", "tokens/s", "usd", "FLOP", "FLOP/B", "J", "tokens", "bits", "", "params"]
+answer_words = st.one_of(
+    st.text(max_size=30),
+    st.builds(
+        lambda *parts: "".join(parts),
+        st.sampled_from(["", "about ", "~", "≈ ", "-", "−", "$", "примерно "]),
+        st.sampled_from([*NUMERALS, "10⁹", "10^999", "0^-1", "2**10", "1/0", "3/4", "1.5 × 10^9", "1e9999", "1 2 3", "1'000", "1,5", "1.2.3"]),
+        st.sampled_from([*UNITS, "bytes", " per token", "/token", "мс", "млрд", "тыс", "GB/s", "tok/s", "%%", " x" * 50]),
+    ),
+    short,
+)
+
+
+def answer_check(text: str) -> None:
+    for unit in ANSWER_UNITS:
+        for truth in (0.0, 1.5e9):
+            verdict = answers.judge_number(text, truth, unit, [(truth / 2, "half")])
+            assert verdict.grade in answers.CREDIT and 0 <= verdict.credit <= 1
+    assert answers.judge_choice(text, "b", ("memory", "compute", "both")).grade in answers.CREDIT
+    assert 0 <= answers.judge_points(text, ("memory", "cache|кэш"))[0].credit <= 1
+
+
+STATE = [{"session": 3, "cards": {"kv-token": {"box": 1, "due": 4, "seen": 2, "missed": 1}}}]
+
+
+def state_check(state: Any) -> None:
+    review.path().parent.mkdir(parents=True, exist_ok=True)
+    review.path().write_text(json.dumps(state), encoding="utf-8")
+    found, warnings = review.load()
+    assert isinstance(found["session"], int) and isinstance(found["cards"], dict)
+    assert all(isinstance(text, str) for text in [*warnings, *review.record({"kv-token": 1.0, "x": 0.0})])
+    for left in review.path().parent.iterdir():
+        left.unlink()
+
+
+# ---- command lines ---------------------------------------------------------------------------------------------------
+
+LINES = [
+    "kv -m Qwen/Qwen3-8B -c 8k", "kv -m google/gemma-3-27b-it -d h100-sxm --engine vllm", "weights -m openai/gpt-oss-20b", "fit -m Qwen/Qwen3-32B -d '2x rtx-4090' --weights awq --check",
+    "decode -m Qwen/Qwen3-30B-A3B -d h100-sxm -b 8 --method roofline", "cost -m Qwen/Qwen3-8B -d rtx-4090 -b 8 --owned --kwh 0.3", "quant -m openai/gpt-oss-20b -d rtx-4090",
+    "prefill -m Qwen/Qwen3-8B -d h100-sxm --prompt 8k --cached 1k -b 2", "spec -m Qwen/Qwen3-8B -d rtx-4090 --preset eagle", "spec --p 0.6,0.4 --q 0.9,0.1",
+    "prefix -m Qwen/Qwen3-8B -d h100-sxm --sequences 50 --prefix 2k", "levers -m Qwen/Qwen3-8B -d l40s --prompt 3000 --output-tokens 400 --rate 3",
+    "layouts -m Qwen/Qwen3-32B -d '8x h100-sxm' -b 64", "compare -m Qwen/Qwen3-8B -d h100-sxm,a100-80-sxm --batch max", "pareto -m Qwen/Qwen3-8B -d h100-sxm --max-tpot 10ms --mark a=20ms",
+    "roofline -m Qwen/Qwen3-8B -d h100-sxm -b 1,16", "models list qwen3", "models show Qwen/Qwen3-8B", "hardware list h100", "hardware show h100-sxm", "quiz --seed 7 --count 2 --topic kv",
+    "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 100", "plan -m Qwen/Qwen3-8B -d l40s --rate 1 --prompt 1k --output-tokens 100",
+]  # fmt: skip
+OPTION = re.compile(r"^  (?:-\w, )?(--[a-z-]+)(?:, (?:-\w|--[a-z-]+))*( [A-Z]\S*)?", re.M)
+
+
+@cache
+def options(command: str) -> tuple[tuple[str, bool], ...]:
+    """(option, takes a value) of a command, read from its help; none that writes a file or asks the network."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main([command, "--help"])
+    return tuple((name, bool(value)) for name, value in OPTION.findall(out.getvalue()) if name not in ("--output", "--refresh", "--help", "--trace", "--traffic"))
+
+
+words = st.one_of(
+    phrases, device_words, st.sampled_from(["all", "max", "auto", "napkin", "roofline", "vllm", "sglang", "json", "csv", "fp8", "int4", "nvfp4", "0.5", "1,2,4", "a=1ms", ",", "-", "1e8", "10**9"])
+)
+
+
+@st.composite
+def command_lines(draw: Callable[[SearchStrategy[Any]], Any]) -> list[str]:
+    args = shlex.split(draw(st.sampled_from(LINES)))
+    for _ in range(draw(st.integers(0, 3))):
+        known = options(args[0])
+        at = draw(st.integers(1, max(len(args) - 1, 1)))
+        change = draw(st.sampled_from(["value", "option", "option", "drop"]))
+        if change == "value" and at < len(args) and not args[at].startswith("-"):
+            args[at] = draw(words)
+        elif change == "option" and known:
+            name, takes = draw(st.sampled_from(known))
+            args += [name, draw(words)] if takes else [name]
+        elif change == "drop" and at < len(args):
+            del args[at]
+    if args[0] == "compare" and any(arg == "all" for arg in args):
+        args[0] = "kv"  # every model on every device is no quick question
+    return args
+
+
+def line_check(args: list[str]) -> None:
+    out, err, before = io.StringIO(), io.StringIO(), sys.stdin
+    sys.stdin = io.StringIO("")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(args)
+    finally:
+        sys.stdin = before
+    told = out.getvalue() + err.getvalue()
+    assert code in (0, 1, 2, 3), args
+    assert "internal" not in told.split("Hint")[0] and "Traceback" not in told and "failed inside" not in told, (args, told)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff]", told), (args, told)
+    if "--json" in args and code in (0, 3) and out.getvalue().startswith("{"):
+        json.loads(out.getvalue(), parse_constant=pytest.fail)
+
+
+CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]], int]] = {
+    "configs": (config_check, lambda: changed(configs(), tuple(sorted(SHAPING))), 300),
+    "config files": (file_check, lambda: edited(config_texts(), [*CSV_WORDS, b'"model_type": ', b"NaN", b"Infinity", b"\\ud800", b"null", b"1" + b"0" * 400]), 200),
+    "quantisers": (block_check, lambda: st.tuples(st.integers(0, 10**6), changed([block for _, block in blocks()])), 200),
+    "profiles": (profile_check, lambda: edited(profiles(), YAML_WORDS), 200),
+    "profile values": (profile_object_check, lambda: changed(profile_objects()), 200),
+    "traffic files": (traffic_check, lambda: edited(TRAFFIC, YAML_WORDS), 200),
+    "traces": (trace_check, lambda: edited(TRACES, CSV_WORDS), 300),
+    "load tests": (measured_check, lambda: edited(MEASURED, CSV_WORDS), 200),
+    "gguf": (gguf_check, lambda: edited(gguf_files(), COUNTS), 300),
+    "safetensors": (safetensors_check, safetensors_files, 200),
+    "quantities": (quantity_check, lambda: phrases, 300),
+    "devices": (device_check, lambda: device_words, 200),
+    "references": (reference_check, lambda: reference_words, 200),
+    "answers": (answer_check, lambda: answer_words, 200),
+    "quiz state": (state_check, lambda: changed(STATE), 100),
+    "command lines": (line_check, command_lines, 150),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No home, no network, a folder of its own."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HF_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "SCRATCH", tmp_path)
+    monkeypatch.setattr(sources._client().constants, "HF_HUB_OFFLINE", True)
+
+
+def run(name: str, examples: int) -> None:
+    check, strategy, _ = CHECKS[name]
+    with contextlib.suppress(LlmcalcError):  # what is imported at first use is not the example's time
+        use(api.load_model("Qwen/Qwen3-8B", offline=True))
+    with_settings = settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        database=None,
+    )
+    with_settings(given(strategy())(check))()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_any_outcome_is_a_result_or_an_error(name: str) -> None:
+    run(name, CHECKS[name][2])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CHECKS)
+def test_any_outcome_of_twenty_thousand(name: str) -> None:
+    run(name, 20_000)
+
+
+def test_every_command_is_fuzzed() -> None:
+    assert {line.split()[0] for line in LINES} >= set(COMMANDS) - {"accuracy"}
+    assert dict(options("kv"))["--ctx"] and not dict(options("kv"))["--offline"]
+    assert Config  # the reader under test
