@@ -246,3 +246,27 @@ def table(found: list[Point], by: tuple[str, ...] = ("metric", "kind", "group", 
 def nearby(model: str | None, device: str | None, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows of a model or a device, or both."""
     return [row for row in rows if (model is None or row["model"] == model) and (device is None or row["device"] == device)]
+
+
+def targets(found: list[Point]) -> list[tuple[str, list[Point]]]:
+    """The groups of rows that the estimates were built to meet a bound on, by name."""
+    few_gb = 3e9
+
+    def chosen(test: Any) -> list[Point]:
+        return [each for each in found if test(each)]
+
+    def linked(each: Point) -> bool:
+        link = hardware.load(each.row["device"]).link
+        return link is not None and link.type.startswith(("NVLink", "Infinity"))
+
+    load = chosen(lambda each: each.quantity == "load")
+    return [
+        ("one sequence, dense, at least 3 GB read", chosen(lambda e: e.metric == "stream" and not e.mixture and e.weight_bytes >= few_gb)),
+        ("one sequence, mixtures", chosen(lambda e: e.metric == "stream" and e.mixture)),
+        ("time per token of a server", chosen(lambda e: e.quantity == "step" and e.kind == "serving")),
+        ("first token of a server, few sequences", chosen(lambda e: e.metric == "ttft" and e.row.get("batch", 1) <= 4)),
+        ("one prompt on one device", chosen(lambda e: e.metric == "prompt" and e.row.get("tp", 1) * e.row.get("pp", 1) * e.row.get("ep", 1) == 1 and e.row.get("batch", 1) == 1)),
+        ("full load, dense, NVLink or Infinity Fabric", [e for e in load if not e.mixture and linked(e)]),
+        ("full load, dense, PCIe", [e for e in load if not e.mixture and not linked(e)]),
+        ("full load, mixtures", [e for e in load if e.mixture]),
+    ]

@@ -43,8 +43,8 @@ class Scheme(NamedTuple):
             "rows": rows,
             "columns": columns,
             "bits": self.bits,
-            "block_rows": high or rows,
-            "block_columns": wide or columns,
+            "block_rows": high or rows or 1,
+            "block_columns": wide or columns or 1,
             "block_bytes": self.block_bytes,
             "matrix_bytes": self.matrix_bytes + self.column_bytes * columns,
         }

@@ -76,6 +76,12 @@ BY_ENGINE: dict[tuple[str, str], dict[str, float]] = {
 SCALE = {("step", "serving"): 0.1, ("step", "desktop"): 0.1, ("prompt", "serving"): 0.2, ("prompt", "desktop"): 0.15}
 APART = {("prompt", "serving"): {"geforce"}}
 """Classes that do not inform their parent: PCIe between consumer cards is nothing like a server's link."""
+APART_ENGINES = {"exllamav3"}
+"""Engines that do not inform the others, with what is their own."""
+BY_APART_ENGINE: dict[tuple[str, str], dict[str, float]] = {
+    ("step", "desktop"): {"bandwidth_share": 0.2, "layer_s": 1.0},
+    ("prompt", "desktop"): {"prompt_share": 0.5},
+}
 
 
 class Case:
@@ -201,8 +207,14 @@ class Fit:
 def fit(key: tuple[str, str], cases: list[Case], prompts: Fit | None = None) -> Fit:
     """Fit one set. `prompts`: the fit of prompts, for those that interrupt a step."""
     apart = APART.get(key, set())
-    among = [case for case in cases if case.group not in apart]
+    among = [case for case in cases if case.group not in apart and case.engine not in APART_ENGINES]
     found = _fit(key, among or cases, PRIORS[key], prompts)
+    for name in sorted(APART_ENGINES & {case.engine for case in cases if among}):
+        few = [case for case in cases if case.engine == name]
+        near = found.groups.get(few[0].group, found.base)
+        free = BY_APART_ENGINE[key]
+        own = _fit(key, few, {each: (near.get(each, found.base[each]), free.get(each, 0.02)) for each in PRIORS[key]}, prompts, split=False)
+        found.engines[name] = {each: own.base[each] / near.get(each, found.base[each]) for each in free}
     for name in sorted(apart & {case.group for case in cases}):
         priors = {each: (found.base[each], BY_GROUP[key].get(each, 0.05)) for each in PRIORS[key]}
         own = _fit(key, [case for case in cases if case.group == name], priors, prompts, split=False)
@@ -304,7 +316,8 @@ def bands(cases: list[Case], unseen: list[float]) -> dict[str, Any]:
     for case, value in zip(cases, unseen, strict=True):
         off = case.measured / (case.rate / value if case.quantity == "load" else value)
         sort = "mixtures" if case.moe else "dense models"
-        for name in (f"{case.quantity}/{case.kind}/{case.group}/{sort}", f"{case.quantity}/{case.kind}/{sort}", f"{case.quantity}/{case.kind}"):
+        what = expected.step_class(case.plan, accuracy.workload(case.row)) if case.quantity == "step" else case.quantity
+        for name in (f"{what}/{case.kind}/{case.group}/{sort}", f"{what}/{case.kind}/{sort}", f"{what}/{case.kind}"):
             grouped.setdefault(name, []).append((off, case.left_out_with))
     made = {}
     for name, offs in sorted(grouped.items()):

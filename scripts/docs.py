@@ -30,7 +30,7 @@ from llmcalc.present import SCHEMA, Report
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 92
-BLOCK = re.compile(r"(```console\n\$ llmcalc (.*?)\n)(.*?)(```\n)", re.DOTALL)
+BLOCK = re.compile(r"(```console\n\$ (?:echo (.*?) \| )?llmcalc (.*?)\n)(.*?)(```\n)", re.DOTALL)
 GENERATED = "<!-- Written by scripts/docs.py: change the code, not this page. -->\n"
 
 
@@ -45,10 +45,11 @@ def terminal(**variables: str) -> Any:
         yield
 
 
-def output(command: str, **variables: str) -> str:
-    """What `llmcalc COMMAND` prints on stdout."""
+def output(command: str, typed: str = "", **variables: str) -> str:
+    """What `llmcalc COMMAND` prints on stdout with that on stdin."""
     out = io.StringIO()
-    with terminal(**variables), contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+    quiet = contextlib.redirect_stderr(io.StringIO())
+    with terminal(**variables), contextlib.redirect_stdout(out), quiet, mock.patch("sys.stdin", io.StringIO(f"{typed}\n")):
         status = main(shlex.split(command))
     assert status == 0, f"llmcalc {command} ended with {status}"
     return out.getvalue()
@@ -56,7 +57,7 @@ def output(command: str, **variables: str) -> str:
 
 def refreshed(text: str) -> str:
     """The page with today's output in each console block."""
-    return BLOCK.sub(lambda found: found[1] + output(found[2]) + found[4], text)
+    return BLOCK.sub(lambda found: found[1] + output(found[3], typed=found[2] or "") + found[5], text)
 
 
 def picture() -> str:
@@ -232,7 +233,7 @@ def sources_page() -> str:
     cites = Counter(source for device in devices for cited in device.sources.values() for source in {*cited})
     told = [(source.cite, source.date, number) for source, number in sorted(cites.items(), key=lambda item: (-item[1], item[0].cite))]
     facts = [sources.read_bundled(name).facts for name in sources.bundled_ids()]
-    places = Counter(re.sub(r"[:@].*", "", str(fact.get("source", "unknown"))) for fact in facts)
+    places = Counter(_kind_of_source(str(fact.get("source", "unknown"))) for fact in facts)
     dates = sorted(str(fact["date"]) for fact in facts if fact.get("date"))
     counted = sum(isinstance(fact.get("published_params"), int) for fact in facts)
     measured = [
@@ -245,7 +246,7 @@ def sources_page() -> str:
 {len(facts)} configs in `models/`, in the Hub's own key names, as of {dates[0]} to {dates[-1]}. {counted} of them name a published parameter count, which the
 reader must reproduce exactly. Each file's `_llmcalc` block says where it was read; `llmcalc models check ID` compares it with the Hub's config of today.
 
-{table(("read in", "files"), [(place, number) for place, number in places.most_common()])}
+{table(("read in", "files"), [*places.most_common(12), ("other public repositories", sum(places.values()) - sum(dict(places.most_common(12)).values()))])}
 ## Devices
 
 {len(devices)} profiles in `hardware/`. `llmcalc hardware show ID` prints the source and date of every value. Prices keep the date on which they were
@@ -260,6 +261,13 @@ asked; those older than {hardware.PRICE_DAYS} days are flagged by `cost` and `pl
 What `llmcalc accuracy` holds the estimates against; each row names its source.
 
 {table(("file", "rows", "read"), measured)}"""
+
+
+def _kind_of_source(text: str) -> str:
+    """`copy in org/repo:path` by the repository; what was derived from another bundled model together."""
+    if text.startswith("architecture of"):
+        return "the architecture of another model of this list"
+    return re.sub(r"[:@].*| \(.*", "", text)
 
 
 def _rows(path: Path) -> list[Any]:
@@ -313,6 +321,7 @@ def said(command: str) -> Report:
 
 def keys() -> str:
     """The keys of `results` and `rows` of every command, with their labels and units."""
+    units = {"percent": "share of 1", "GB": "B", "params": "", "usd": "USD", "usd/h": "USD/h", "usd/1M": "USD"}
     text = f"""# JSON
 {GENERATED}
 `--json` prints one object: the envelope of `envelope.schema.json` (schema {SCHEMA}). Values are SI base units with the unit in the key. Keys are added, never
@@ -327,11 +336,11 @@ The tables list what each command puts into `results` and into each of `rows`.
         report = said(command)
         name = " ".join(word for word in command.split()[:2] if re.fullmatch("[a-z]+", word))
         text += f"\n## {name}\n"
-        found = [(f"`{fact.key}`", fact.label.strip(), fact.unit) for fact in report.facts if fact.key]
+        found = [(f"`{fact.key}`", fact.label.strip(), units.get(fact.unit, fact.unit)) for fact in report.facts if fact.key]
         if found:
             text += f"\n{table(('results', 'is', 'unit'), found)}"
         if report.columns:
-            text += f"\n{table(('rows', 'is', 'unit'), [(f'`{column.key}`', column.label, column.unit) for column in report.columns])}"
+            text += f"\n{table(('rows', 'is', 'unit'), [(f'`{column.key}`', column.label, units.get(column.unit, column.unit)) for column in report.columns])}"
     return text
 
 

@@ -215,7 +215,14 @@ def step(model: Model, plan: Deployment, work: Workload, terms: dict[str, Figure
             output_tokens=Figure("output_tokens", work.output, "tokens", "--output-tokens"),
             interruption_share=rate,
         )
-    return ranged("step", mid, model, plan)
+    return ranged(step_class(plan, work), mid, model, plan)
+
+
+def step_class(plan: Deployment, work: Workload) -> str:
+    """Which rows a step's band is of: a desktop engine's batches are further off than its single sequences."""
+    if kind(plan) == "serving":
+        return "step"
+    return "stream" if not hasattr(work.batch, "__array__") and work.batch == 1 else "batch"
 
 
 # ---- a prompt -----------------------------------------------------------------------------------------------------

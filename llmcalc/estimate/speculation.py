@@ -251,9 +251,7 @@ def speculation(
             *(
                 ()
                 if slower
-                else (
-                    f"up to a batch of {max(row['batch'] for row in rows)}, {chosen} drafts at {work.ctx:,} tokens of context are never slower",
-                )
+                else (f"at {work.ctx:,} tokens of context {chosen} drafts are faster at every batch up to {rows[-1]['batch']}",)
             ),
             "ideal rates",
         ),
