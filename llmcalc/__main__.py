@@ -1,5 +1,29 @@
-"""python -m llmcalc"""
+"""The console script, and python -m llmcalc."""
 
-from llmcalc.cli import run
+from __future__ import annotations
 
-run()
+import os
+import signal
+import sys
+
+
+def run() -> None:
+    """An interrupt while modules load, or after all is said, ends the process as it ends any other: without a traceback."""
+    listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if listens:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from llmcalc.cli import main
+
+    if listens:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the shell closed it: <&-, >&-
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    code = main()
+    if listens:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

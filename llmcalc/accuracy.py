@@ -28,10 +28,10 @@ LOADS = ("max_load_tokens_per_s", "max_load_tokens_per_s_per_device")
 PROMPTS = ("prompt_tokens_per_s", "batch_prompt_tokens_per_s", "ttft")
 ONE_EFFICIENCY = 0.7
 METRICS = {
-    "stream": "decode, one sequence",
-    "batch": "decode, several sequences",
-    "prompt": "prompt, alone",
-    "ttft": "first token, server",
+    "stream": "one stream",
+    "batch": "batch",
+    "prompt": "prompt",
+    "ttft": "first token",
     "load": "full load",
 }
 
@@ -115,7 +115,9 @@ def field(row: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
     """A field that a row must have, unless there is an otherwise. Errors: bad-row."""
     value = row.get(name, otherwise)
     if value is None:
-        raise UsageError("bad-row", f"row {printable(str(row.get('id')), 40)} has no {name}", "see measurements/decode.yaml for the fields of a row")
+        raise UsageError(
+            "bad-row", f"row {printable(str(row.get('id')), 40)} has no {name}", "see measurements/decode.yaml for the fields of a row"
+        )
     return value
 
 
@@ -176,13 +178,27 @@ def point(row: Mapping[str, Any], model: Model, *, mid: float | None = None) -> 
         batch = expected.running(model, plan, prompt, output)
         ideal = batch / decode.step_time(decode.step(model, plan, Workload(prompt + output / 2, batch)), "napkin").value
     else:
-        raise UsageError("bad-row", f"{printable(str(metric), 40)!r} is not a metric that is predicted", f"use one of {', '.join((*STEPS, *PROMPTS, *LOADS))}")
+        raise UsageError(
+            "bad-row",
+            f"{printable(str(metric), 40)!r} is not a metric that is predicted",
+            f"use one of {', '.join((*STEPS, *PROMPTS, *LOADS))}",
+        )
     of_kind = expected.kind(plan)
     factor = 1.0 if mid is None else mid / found.mid.value
     return Point(
-        row, quantity, words, of_kind, expected.group(plan.device, of_kind) or "other", expected.mixture(model), measured(row, plan),
-        found.mid.value * factor, found.low * factor, found.high * factor, ideal, memory.weight_bytes(model, plan.weights, "weight_bytes", lambda _: True).value,
-    )  # fmt: skip
+        row,
+        quantity,
+        words,
+        of_kind,
+        expected.class_of(plan) or "other",
+        expected.mixture(model),
+        measured(row, plan),
+        found.mid.value * factor,
+        found.low * factor,
+        found.high * factor,
+        ideal,
+        memory.weight_bytes(model, plan.weights, "weight_bytes", lambda _: True).value,
+    )
 
 
 def points(rows: Iterable[Mapping[str, Any]], *, fresh: bool = False) -> list[Point]:
@@ -216,7 +232,9 @@ def summary(found: list[Point]) -> dict[str, Any]:
         return sum(1 / factor <= ratio <= factor for ratio in ratios) / len(ratios)
 
     def other(efficiency: float) -> float:
-        return median_error((each.ideal * efficiency if each.quantity == "load" else each.ideal / efficiency) / each.measured for each in found)
+        return median_error(
+            (each.ideal * efficiency if each.quantity == "load" else each.ideal / efficiency) / each.measured for each in found
+        )
 
     return {
         "rows": len(found),
@@ -265,7 +283,16 @@ def targets(found: list[Point]) -> list[tuple[str, list[Point]]]:
         ("one sequence, mixtures", chosen(lambda e: e.metric == "stream" and e.mixture)),
         ("time per token of a server", chosen(lambda e: e.quantity == "step" and e.kind == "serving")),
         ("first token of a server, few sequences", chosen(lambda e: e.metric == "ttft" and e.row.get("batch", 1) <= 4)),
-        ("one prompt on one device", chosen(lambda e: e.metric == "prompt" and e.row.get("tp", 1) * e.row.get("pp", 1) * e.row.get("ep", 1) == 1 and e.row.get("batch", 1) == 1)),
+        (
+            "one prompt on one device",
+            chosen(
+                lambda e: (
+                    e.metric == "prompt"
+                    and e.row.get("tp", 1) * e.row.get("pp", 1) * e.row.get("ep", 1) == 1
+                    and e.row.get("batch", 1) == 1
+                )
+            ),
+        ),
         ("full load, dense, NVLink or Infinity Fabric", [e for e in load if not e.mixture and linked(e)]),
         ("full load, dense, PCIe", [e for e in load if not e.mixture and not linked(e)]),
         ("full load, mixtures", [e for e in load if e.mixture]),

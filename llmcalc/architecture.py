@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from llmcalc.config import Config
 from llmcalc.figures import Formula
@@ -174,6 +174,12 @@ def grouped(layers: Iterable[Layer]) -> tuple[Group, ...]:
 
 MixerAt = Callable[[int], "Attention | tuple[Attention, ...] | None"]
 MlpAt = Callable[[int], "Mlp | None"]
+Block = TypeVar("Block", Attention, Mlp)
+
+
+def always(block: Block) -> Callable[[int], Block]:
+    """The same block on every layer."""
+    return lambda _: block
 
 
 def decoder(

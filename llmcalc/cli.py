@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
+import textwrap
+from contextlib import suppress
 from importlib import import_module
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 
 from llmcalc import __version__
 from llmcalc.commands import COMMANDS
-from llmcalc.errors import LlmcalcError, close_matches, printable
+from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 ABOUT = "Back-of-envelope LLM capacity and cost: exact where exactness is possible, honest about its error where it is not."
 
@@ -22,8 +27,8 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
-    """The typer app with these commands. A run that names its command imports no other."""
+def build(command: str | None = None) -> typer.Typer:
+    """The typer app with this command, the only one that is imported; without one, with what a list of them needs."""
     app = typer.Typer(
         name="llmcalc",
         help=ABOUT,
@@ -40,9 +45,37 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
         pass
 
     options.__doc__ = ABOUT
-    for name in names:
-        import_module(f"llmcalc.commands.{name.replace('-', '_')}").register(app)
+    if command is not None:
+        import_module(f"llmcalc.commands.{command}").register(app)
+        for info in app.registered_commands:
+            info.epilog = _to_copy(info.epilog or "")
+    else:
+        for name in COMMANDS:
+            app.command(name, help=_summary(name))(lambda: None)
     return app
+
+
+def _to_copy(epilog: str) -> str:
+    """Examples as a shell takes them: a long one goes on behind a backslash, never broken at a hyphen or inside of quotes."""
+    width = max(min(shutil.get_terminal_size().columns, 80) - 6, 20)
+    paragraphs = []
+    for text in epilog.split("\n\n"):
+        if "llmcalc " in text and text.startswith("  "):
+            whole = re.sub("'[^']*'", lambda quoted: quoted[0].replace(" ", "\0"), text.strip())
+            lines = textwrap.wrap(whole, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+            text = "\b\n" + " \\\n".join(lines).replace("\0", " ")
+        paragraphs.append(text)
+    return "\n\n".join(paragraphs)
+
+
+def _summary(name: str) -> str:
+    """What a command's first line says after its name, read without importing it (30 ms for all)."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "commands", f"{name}.py"), encoding="utf-8") as stream:
+            text = stream.readline().strip().strip('"').partition(": ")[2]
+    except OSError:  # an archive instead of a folder
+        text = ""
+    return text[:1].upper() + text[1:]
 
 
 COMPLETE = "_LLMCALC_COMPLETE"
@@ -54,12 +87,7 @@ def _complete() -> None:
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     words = f"{line}.".split()  # an empty last word counts; bash puts line feeds between them
     try:
-        if len(words) > 2 and words[1] in COMMANDS:
-            app = build((words[1],))
-        else:
-            app = build(())
-            for name in COMMANDS:
-                app.command(name)(lambda: None)
+        app = build(words[1] if len(words) > 2 and words[1] in COMMANDS else None)
         app([], prog_name="llmcalc", standalone_mode=False)
     except Exception:
         raise SystemExit(1) from None
@@ -70,12 +98,14 @@ def main(arguments: list[str] | None = None) -> int:
     args = sys.argv[1:] if arguments is None else arguments
     if COMPLETE in os.environ:
         _complete()
+    args = args[1:] if args[:1] == ["--"] else args
     command = args[0] if args and args[0] in COMMANDS else None
     try:
         if args and command is None and not args[0].startswith("-"):
             near = close_matches(args[0], COMMANDS)
-            raise LlmcalcUsage(args[0], near)
-        code = build((command,) if command else COMMANDS)(args, prog_name="llmcalc", standalone_mode=False)
+            hint = f"did you mean {near[0]}?" if near else "llmcalc --help shows the commands"
+            raise UsageError("usage", f"no such command: {printable(args[0], 60)}", hint)
+        code = build(command)(args, prog_name="llmcalc", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except LlmcalcError as problem:
@@ -84,9 +114,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except typer.Exit as leaving:
         return int(leaving.exit_code)
-    except BrokenPipeError:
-        # The reader has gone. Python would complain once more when it flushes at exit: give it somewhere to write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except (BrokenPipeError, SystemExit):  # typer makes a closed pipe a SystemExit
+        _no_stdout()
         return 0
     except Exception as problem:
         if hasattr(problem, "format_message"):  # typer's own usage errors, without importing its internals
@@ -105,43 +134,38 @@ def main(arguments: list[str] | None = None) -> int:
         )
 
 
-class LlmcalcUsage(LlmcalcError):
-    """A word that is no command."""
-
-    exit_code = 2
-
-    def __init__(self, word: str, near: list[str]) -> None:
-        hint = f"did you mean {near[0]}?" if near else "llmcalc --help shows the commands"
-        super().__init__("usage", f"no such command: {printable(word, 60)}", hint)
-
-
 def _fail(args: list[str], command: str | None, code: str, message: str, hint: str | None, status: int, problem: Exception) -> int:
     if os.environ.get("LLMCALC_DEBUG") == "1":
         import traceback
 
         traceback.print_exception(problem)
+    text = f"Error: {printable(message, 1000)}\n" + (f"Hint: {printable(hint, 1000)}\n" if hint else "")
     try:
         if _wants_json(args):
             from llmcalc.present import as_json
 
             sys.stdout.write(as_json.error(command, code, message, hint))
             sys.stdout.flush()
-        else:
-            text = f"Error: {printable(message, 1000)}\n" + (f"Hint: {printable(hint, 1000)}\n" if hint else "")
-            encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-            sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
-            sys.stderr.flush()
+            return status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        text = ""
+    except OSError:
+        pass  # a full disk: say it where it can be said
+    if code == "system" or not text:
+        _no_stdout()
+    with suppress(OSError):
+        sys.stderr.write(encodable(text, getattr(sys.stderr, "encoding", None)))
+        sys.stderr.flush()
     return status
+
+
+def _no_stdout() -> None:
+    """Nobody reads or holds what is left to write; Python would complain once more when it flushes at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _wants_json(args: list[str]) -> bool:
     if "--json" in args or "--format=json" in args or "-fjson" in args:
         return True
-    return any(flag in ("-f", "--format") and value == "json" for flag, value in zip(args, args[1:], strict=False))
-
-
-def run() -> None:
-    """The console script."""
-    sys.exit(main())
+    return any(flag in ("-f", "--format") and value == "json" for flag, value in pairwise(args))

@@ -91,9 +91,7 @@ def decode(content: bytes, name: str, what: str, limit: int = MAX_CONFIG_BYTES) 
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise LlmcalcError(
-            "file-not-text", f"{name} is not UTF-8 text (byte {problem.start})", f"a {what} is a UTF-8 text file"
-        ) from None
+        raise LlmcalcError("file-not-text", f"{name} is not UTF-8 text (byte {problem.start})", f"a {what} is a UTF-8 text file") from None
 
 
 def overfull(text: str) -> bool:

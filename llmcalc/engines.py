@@ -6,7 +6,7 @@ driver's size. A release that changed the rules has a row of its own: `vllm@0.11
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmcalc.errors import UsageError, close_matches, printable
 
@@ -89,33 +89,32 @@ class Engine:
         return self.name.partition("@")[0]
 
 
-def _vllm(name: str, source: str, **facts: object) -> Engine:
-    base: dict[str, object] = {
-        "nominal": False, "pool": True, "utilization": 0.9, "block_tokens": 16, "windows": "step", "grouped": True, "packed": True,
-        "batched": (2048, 8192), "sequences": (256, 1024), "logit_bytes": 38, "other_bytes": (0.13 * GIB, 0.45 * GIB, 0.75 * GIB),
-        "log_groups": True, "vendors": ("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
-    }  # fmt: skip
-    return Engine(name, source=source, **(base | facts))  # type: ignore[arg-type]
-
-
-_RECENT = {"logit_bytes": 14, "keeps_workspaces": True, "state_blocks": 2}
+_VLLM = Engine(
+    "vllm@0.8",
+    nominal=False, pool=True, utilization=0.9, block_tokens=16, windows="step", grouped=True, packed=True, batched=(2048, 8192),
+    sequences=(256, 1024), logit_bytes=38, other_bytes=(0.13 * GIB, 0.45 * GIB, 0.75 * GIB), log_groups=True,
+    vendors=("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
+    source="vLLM 0.8 to 0.15 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md",
+)  # fmt: skip
+_RECENT = replace(_VLLM, logit_bytes=14, keeps_workspaces=True, state_blocks=2)
 _ROWS = (
     Engine("napkin", source="the nominal size, no reserve: an upper bound that no engine reaches"),
-    _vllm(
-        "vllm",
-        "vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
-        utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.45 * GIB, 0.95 * GIB), **_RECENT,
+    replace(
+        _RECENT,
+        name="vllm", utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.45 * GIB, 0.95 * GIB),
+        source="vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
     ),
-    _vllm(
-        "vllm@0.16",
-        "vLLM 0.16 to 0.21: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
-        other_bytes=(0.27 * GIB, 0.45 * GIB, 2.10 * GIB), **_RECENT,
+    replace(
+        _RECENT,
+        name="vllm@0.16", other_bytes=(0.27 * GIB, 0.45 * GIB, 2.10 * GIB),
+        source="vLLM 0.16 to 0.21: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
     ),
-    _vllm("vllm@0.8", "vLLM 0.8 to 0.15 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md"),
-    _vllm(
-        "vllm@0.4",
-        "vLLM before 0.8 (V0), without chunked prefill: vllm-project/vllm issue 10517",
-        batched=(0, 0), sequences=(256, 256), windows="full", grouped=False, other_bytes=(0.2 * GIB, 0.5 * GIB, 0.5 * GIB),
+    _VLLM,
+    replace(
+        _VLLM,
+        name="vllm@0.4", batched=(0, 0), sequences=(256, 256), windows="full", grouped=False,
+        other_bytes=(0.2 * GIB, 0.5 * GIB, 0.5 * GIB),
+        source="vLLM before 0.8 (V0), without chunked prefill: vllm-project/vllm issue 10517",
     ),
     Engine(
         "sglang",

@@ -54,3 +54,18 @@ def printable(text: str, limit: int = 120) -> str:
     """A foreign text as one line: control characters and lone surrogates escaped, cut at `limit` characters."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+_ASCII = str.maketrans({"×": "x", "·": "-", "–": "-", "—": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "µ": "u", "²": "^2", "→": "->", "≈": "~", "Σ": "sum "})
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """The text as far as the encoding of a stream holds it; signs that it lacks are written in ASCII."""
+    known = encoding or "utf-8"
+    try:
+        text.encode(known)
+    except UnicodeEncodeError:
+        text = text.translate(_ASCII).encode(known, "replace").decode(known)
+    except LookupError:
+        text = text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+    return text

@@ -24,7 +24,6 @@ class Figure:
     origin: str = ""
     formula: Formula | None = None
     inputs: tuple[Figure, ...] = ()
-    note: str = ""
 
 
 class Formula:
@@ -39,6 +38,7 @@ class Formula:
         self.ref = ref
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The value, from plain numbers."""
         return self.function(*args, **kwargs)
 
     @property
@@ -47,16 +47,16 @@ class Formula:
         code = self.function.__code__
         return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
-    def of(self, inputs: Mapping[str, Any] | None = None, /, *, as_name: str = "", note: str = "", **named: Any) -> Figure:
+    def of(self, inputs: Mapping[str, Any] | None = None, /, *, as_name: str = "", **named: Any) -> Figure:
         """Apply to Figures (plain numbers become Figures without an origin) and keep the derivation."""
         given = {**(inputs or {}), **named}
         figures = tuple(value if isinstance(value, Figure) else Figure(key, value) for key, value in given.items())
         value = self.function(**{key: figure.value for key, figure in zip(given, figures, strict=True)})
         parts = tuple(
-            figure if figure.name == key else Figure(key, figure.value, figure.unit, figure.origin, figure.formula, figure.inputs, figure.note)
+            figure if figure.name == key else Figure(key, figure.value, figure.unit, figure.origin, figure.formula, figure.inputs)
             for key, figure in zip(given, figures, strict=True)
         )
-        return Figure(as_name or self.name, whole(value), self.unit, "", self, parts, note)
+        return Figure(as_name or self.name, whole(value), self.unit, "", self, parts)
 
     @property
     def expression(self) -> str:
@@ -80,15 +80,16 @@ def formula(*, unit: str, ref: str = "") -> Callable[[Callable[..., Any]], Formu
 
     def wrap(function: Callable[..., Any]) -> Formula:
         made = Formula(function, unit, ref)
+        assert made.name not in FORMULAS, f"two formulas are called {made.name}"
         FORMULAS[made.name] = made
         return made
 
     return wrap
 
 
-def total(name: str, unit: str, parts: tuple[Figure, ...], note: str = "") -> Figure:
+def total(name: str, unit: str, parts: tuple[Figure, ...]) -> Figure:
     """A sum of Figures, shown as the sum of its parts."""
-    return Figure(name, whole(sum(part.value for part in parts)), unit, "sum", None, parts, note)
+    return Figure(name, whole(sum(part.value for part in parts)), unit, "sum", None, parts)
 
 
 def larger(a: Any, b: Any) -> Any:
@@ -122,10 +123,6 @@ def substituted(figure: Figure) -> str:
 
 def plain(value: Any) -> str:
     """A value as it is written in a derivation."""
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, int):
-        return str(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

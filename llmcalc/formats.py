@@ -75,9 +75,9 @@ _CACHES = {
     "int4": Format("int4", 4.25, kv=True, note="a 16-bit scale and zero per head of 128"),
     "iq4_nl": Format("iq4_nl", 4.5, kv=True, note="GGUF block"),
 }
-_OTHER_NAMES = {
-    "float32": "fp32", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16", "f16": "fp16", "half": "fp16",
-    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "float8_e4m3fn": "fp8", "fp8_dynamic": "fp8", "bnb_4bit": "nf4", "autoround": "int4",
+_DTYPES = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float8_e4m3fn": "fp8"}
+_OTHER_NAMES = _DTYPES | {
+    "f32": "fp32", "f16": "fp16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_dynamic": "fp8", "bnb_4bit": "nf4", "autoround": "int4",
     "w4a16_awq": "awq", "bnb_8bit": "int8", "fp4": "nvfp4",
 }  # fmt: skip
 
@@ -105,9 +105,6 @@ def find(name: str, *, kv: bool = False) -> Format:
 def kv_names() -> list[str]:
     """Formats that a cache can have."""
     return [row.name for row in FORMATS.values() if row.kv] + list(_CACHES)
-
-
-_DTYPES = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float8_e4m3fn": "fp8"}
 
 
 def of_dtype(dtype: str) -> Format | None:

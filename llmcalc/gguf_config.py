@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from llmcalc.config import MOST_LAYERS
 from llmcalc.errors import ConfigError, close_matches, printable
 from llmcalc.files import Files
 from llmcalc.gguf import MIXES, Skipped
 
-MOST_LAYERS = 4096
 Given = dict[str, Any]
 
 

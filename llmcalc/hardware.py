@@ -183,9 +183,7 @@ class Device:
 _BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
 _COUNT = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 _VARIANT = re.compile(r"\s+(\([^)]*\)|\d+\s?GB)$")
-_SIZED = re.compile(
-    r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL
-)
+_SIZED = re.compile(r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL)
 
 
 def _key(name: str, brands: bool = False) -> str:
@@ -327,7 +325,7 @@ def _named_by_driver(found: Found) -> list[str]:
     rows = dict(_table())
     for stem, path in _user_files().items():
         with suppress(ProfileError):  # a broken file is reported where it is asked for
-            mine = _read(path)
+            mine = read(path)
             rows[stem] = {"name": mine.name, "product_names": mine.product_names}
     names = {ident: {*row["product_names"], _VARIANT.sub("", row["name"])} for ident, row in rows.items()}
     cores = f"{found.cores}-core GPU"
@@ -355,12 +353,12 @@ def _is_file_name(reference: str) -> bool:
 
 def _from_file(reference: str) -> Device:
     path = Path(os.path.expanduser(reference))  # Path's own raises for an unknown ~user
-    return _device(_read(path), str(path))
+    return _device(read(path), str(path))
 
 
 def _of_id(ident: str) -> Device:
     mine = _user_files().get(ident)
-    profile = _read(mine or data.bundled("hardware") / f"{ident}.yaml")
+    profile = read(mine or data.bundled("hardware") / f"{ident}.yaml")
     if profile.id != ident:
         raise ProfileError("hardware-invalid", f"{mine}: id: is {profile.id!r}; it must be the file's name, {ident!r}")
     return _device(profile, str(mine) if mine else "bundled")
@@ -410,12 +408,10 @@ def _find(name: str) -> tuple[str | None, str]:
         return ident, f"{name!r} is taken as {ident}{rest}"
     if key in index.shared:
         several = index.shared[key]
-        raise ProfileError(
-            "hardware-ambiguous", f"{name!r} may be {', '.join(several[:-1])} or {several[-1]}", "give one of these ids"
-        )
+        raise ProfileError("hardware-ambiguous", f"{name!r} may be {', '.join(several[:-1])} or {several[-1]}", "give one of these ids")
     for stem, path in mine.items():  # the user's aliases are not indexed: read them only when all else failed
         try:
-            profile = _read(path)
+            profile = read(path)
         except ProfileError:
             continue  # a broken file is reported where it is asked for, not where another one is
         names = (profile.name, *profile.aliases, *profile.product_names, *profile.assumed_for)
@@ -455,7 +451,7 @@ def _resized(device: Device, size: float) -> Device:
     )
 
 
-def _read(path: Path) -> Profile:
+def read(path: Path) -> Profile:
     """A YAML file through the schema. Every error is a ProfileError that names the file and the field."""
     from llmcalc.hardware_profile import problems_of
 

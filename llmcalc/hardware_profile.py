@@ -256,9 +256,7 @@ class Profile(_Strict):
     """Who makes it."""
     kind: Literal["gpu", "accelerator", "unified", "apple", "cpu"]
     """What sort of machine it is. `unified`: its memory is shared with the operating system."""
-    device_class: Annotated[
-        Literal["datacenter", "workstation", "consumer", "unified", "embedded", "apple", "cpu"], Field(alias="class")
-    ]
+    device_class: Annotated[Literal["datacenter", "workstation", "consumer", "unified", "embedded", "apple", "cpu"], Field(alias="class")]
     """Which measured efficiencies apply."""
     family: Name | None = None
     """Devices that people call by one name: H100 for the SXM, PCIe and NVL parts."""

@@ -12,11 +12,11 @@ def dense(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, pa
 
 
 def _matrices(
-    part: str, hidden: int, inner: int, gated: bool, bias: bool, copies: int = 1, active: int = 1, prefix: str = "mlp", out: int | None = None
+    part: str, hidden: int, inner: int, gated: bool, bias: bool, copies: int = 1, active: int = 1, prefix: str = "mlp"
 ) -> tuple[Weight, ...]:
     weights = linear(f"{prefix}.gate_proj", part, inner, hidden, bias, copies, active) if gated else ()
     weights += linear(f"{prefix}.up_proj", part, inner, hidden, bias, copies, active)
-    return weights + linear(f"{prefix}.down_proj", part, out or hidden, inner, bias, copies, active)
+    return weights + linear(f"{prefix}.down_proj", part, hidden, inner, bias, copies, active)
 
 
 def moe(

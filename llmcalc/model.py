@@ -41,8 +41,7 @@ def read(
     text, text_type = _text_block(outer)
     read_stack = reader(text_type)
     if read_stack is None:
-        _refuse(text_type, raw)
-        raise AssertionError
+        raise _refusal(text_type)
     if text is not outer:
         _inherit_tie(outer, text)
     stack = read_stack(text)
@@ -145,15 +144,15 @@ def _inherit_tie(outer: Config, text: Config) -> None:
         text.raw = {**text.raw, "tie_word_embeddings": outer.get("tie_word_embeddings")}
 
 
-def _refuse(model_type: str, raw: Mapping[str, Any]) -> None:
+def _refusal(model_type: str) -> ConfigError:
     if model_type in NO_CACHE:
-        raise ConfigError(
+        return ConfigError(
             "no-kv-cache",
             f"model type {printable(model_type)} is an encoder: it generates no tokens and keeps no KV cache",
             "llmcalc sizes models that generate text",
         )
     near = close_matches(model_type, MODULES)
-    raise ConfigError(
+    return ConfigError(
         "unknown-model-type",
         f"model type {printable(model_type)} is not known, and a guess could be wrong many times over",
         f"close types that are known: {', '.join(near)}" if near else "llmcalc models list shows what is known; please report the model",

@@ -16,13 +16,13 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.estimate import capacity, decode, layout, memory, prefill
+from llmcalc.estimate import capacity, decode, expected, layout, memory, prefill
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import money, time
 from llmcalc.hardware import PRICE_ORDER, Device
 from llmcalc.plan import Deployment, Workload
-from llmcalc.units import seconds, size, usd, whole
+from llmcalc.units import seconds, size, usd
 
 Array = Any  # numpy arrays; the estimates take them where they take numbers
 EVERY_BATCH_TO = 256  # beyond it the batches of a sweep grow by 2%; those that a limit allows are found exactly
@@ -230,7 +230,7 @@ def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) 
             as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=Figure("utilization", 1)
         )
         found["tokens_per_s_per_usd_hour"] = Figure(
-            "tokens_per_s_per_usd_hour", rate.value / hour.value, "tokens/s", "per USD per hour", None, (rate, hour)
+            "tokens_per_s_per_usd_hour", _per(rate.value, hour.value), "tokens/s", "per USD per hour", None, (rate, hour)
         )
     if plan.device.power_w is not None:
         watts = Figure("power_w", plan.device.power_w, "W", f"{plan.device.id}, rated")
@@ -238,6 +238,11 @@ def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) 
             as_name="energy_joules_per_token", power_w=watts, devices=devices, tokens_per_s=rate
         )
     return found | {f"{key}": figure for key, figure in terms.items() if key in TERMS}
+
+
+def _per(rate: Any, price: Any) -> Any:
+    """NaN where the price is 0."""
+    return rate / np.where(price == 0, math.nan, price)
 
 
 TERMS = ("weight_read_s", "kv_read_s", "compute_s", "attention_compute_s", "communication_s")
@@ -437,7 +442,7 @@ def _cheaper(
 # ---- rows -----------------------------------------------------------------------------------------------------------------
 
 
-def trace(space: Space, found: Found, place: Place) -> tuple[Deployment, Candidate, int]:
+def trace(found: Found, place: Place) -> tuple[Deployment, Candidate, int]:
     """The deployment of a place, with its own device again."""
     rack = found.racks[place.rack]
     one = rack.members[place.member]
@@ -465,12 +470,15 @@ def row(space: Space, plan: Deployment, one: Candidate, batch: int) -> dict[str,
         "ttft_s": ttft(space, plan),
         "bound": decode.bound({key: figures[key] for key in TERMS}, space.method),
         "price_date": one.price_date,
-    }
+    } | expected.beside(
+        space.model, plan, Workload(space.ctx, batch), {key: figures[key] for key in TERMS} if space.method == "napkin" else None,
+        value["tpot_s"], value.get("usd_per_million_output_tokens"),
+    )  # fmt: skip
 
 
 def front_rows(space: Space, found: Found) -> list[dict[str, Any]]:
     """The front, fastest first."""
-    return [row(space, *trace(space, found, Place(*(int(each) for each in place)))) for place in found.front.places]
+    return [row(space, *trace(found, Place(*(int(each) for each in place)))) for place in found.front.places]
 
 
 def dominating(rows: Iterable[dict[str, Any]], named: dict[str, Any], x: Axis, y: Axis) -> dict[str, Any] | None:
@@ -529,6 +537,7 @@ def _blank(one: Candidate, tp: int) -> dict[str, Any]:
 COMPARED = (
     "hardware", "count", "fits", "max_batch", "batch", "tpot_s", "tokens_per_s_per_user", "tokens_per_s", "ttft_s",
     "usd_per_million_output_tokens", "tokens_per_s_per_usd_hour", "why", "bound", "usd_per_hour", "price_date", "lacks_bytes",
+    "expected_tpot_s", "expected_tpot_low_s", "expected_tpot_high_s", "expected_usd_per_million_output_tokens",
 )  # fmt: skip
 BOUNDS = {"memory-weights": "reading weights", "memory-kv": "reading caches", "compute": "arithmetic", "communication": "communication"}
 
@@ -558,12 +567,17 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
         if not found["fits"]:
             single = replace(plan, device=one.device)
             need = float(held["weight_bytes"][index] + max(mine, 1) * held["kv_bytes_per_sequence"][index])
-            lacks, count = need - float(held["usable_bytes"][index]), capacity.smallest_count(space.model, single, need)
-            found |= {"lacks_bytes": whole(lacks), "why": f"lacks {size(lacks)}" + (f"; {count} × would do" if count else "")}
+            lacks, count = need - float(held["usable_bytes"][index]), capacity.smallest_count(space.model, single, space.ctx, need)
+            found |= {"lacks_bytes": round(lacks), "why": f"lacks {size(lacks)}" + (f"; {count} × would do" if count else "")}
             yield found
             continue
         found |= {key: value.get(key) for key in COMPARED if key in value}
         found |= {"ttft_s": read[index], "bound": bound}
+        found |= expected.beside(
+            space.model, replace(plan, device=one.device), Workload(space.ctx, max(mine, 1)),
+            {key: Figure(key, value[key]) for key in TERMS} if space.method == "napkin" else None,
+            value["tpot_s"], value.get("usd_per_million_output_tokens"),
+        )  # fmt: skip
         if batch is not None:
             missed = limit is not None and value["tpot_s"] > limit
             found["why"] = "over the TPOT limit" if missed else BOUNDS[bound]

@@ -270,30 +270,29 @@ def _json_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[in
         text = next(lines, None)
 
 
+def _fields(lines: Iterator[str], path: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of CSV in which a row ends with its line: a quoted line end could make one row of the whole file."""
+    for number, line in enumerate(lines, 1):
+        try:
+            fields = next(csv.reader([line], strict=True, delimiter=delimiter), [])
+        except csv.Error as problem:
+            raise LlmcalcError("bad-trace", f"{printable(path)}, line {number} is not CSV ({problem})", "one line per row") from None
+        if fields:
+            yield number, fields
+
+
 def _csv_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
     import itertools
 
-    reader = csv.reader(itertools.chain([first], lines), strict=True, delimiter="\t" if "\t" in first and "," not in first else ",")
-    try:
-        header = next(reader)
-        names = _names(header, path, 1)
-        places = {name: header.index(name) for name in names.values()}
-        for fields in reader:
-            if fields:
-                if len(fields) < len(header):
-                    missing = header[len(fields)]
-                    raise _bad(
-                        path,
-                        reader.line_num,
-                        missing,
-                        f"the line has {len(fields)} fields, the header {len(header)}",
-                        "one field per column",
-                    )
-                yield reader.line_num, {name: fields[place] for name, place in places.items()}, names
-    except csv.Error as problem:
-        raise LlmcalcError(
-            "bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per request"
-        ) from None
+    rows = _fields(itertools.chain([first], lines), path, "\t" if "\t" in first and "," not in first else ",")
+    _, header = next(rows)
+    names = _names(header, path, 1)
+    places = {name: header.index(name) for name in names.values()}
+    for number, fields in rows:
+        if len(fields) < len(header):
+            what = f"the line has {len(fields)} fields, the header {len(header)}"
+            raise _bad(path, number, header[len(fields)], what, "one field per column")
+        yield number, {name: fields[place] for name, place in places.items()}, names
 
 
 def _names(found: list[str], path: str, line: int) -> dict[str, str]:
@@ -379,16 +378,10 @@ def read_measured(path: str) -> list[dict[str, float]]:
 
 def _csv_dicts(path: str) -> Iterator[tuple[int, dict[str, str]]]:
     with _opened(path) as stream:
-        reader = csv.reader(_lines(stream, path), strict=True)
-        try:
-            header = [name.strip().lower() for name in next(reader, [])]
-            for fields in reader:
-                if fields:
-                    yield reader.line_num, dict(zip(header, fields, strict=False))
-        except csv.Error as problem:
-            raise LlmcalcError(
-                "bad-trace", f"{printable(path)}, line {reader.line_num} is not CSV ({problem})", "one line per rate"
-            ) from None
+        rows = _fields(_lines(stream, path), path)
+        _, header = next(rows, (1, []))
+        for number, fields in rows:
+            yield number, dict(zip([name.strip().lower() for name in header], fields, strict=False))
 
 
 # ---- mixes --------------------------------------------------------------------------------------------------------

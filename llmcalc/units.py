@@ -89,9 +89,7 @@ def tokens(text: str | int, name: str = "ctx") -> int:
     scale = _TOKENS.get(found[2].lower()) if found else None
     value = _number(found[1]) * scale if found and scale else math.nan
     if not (1 <= value <= 10**12 and value == int(value)):
-        raise UsageError(
-            "bad-tokens", f"{name} {_cut(shown)!r} is not a number of tokens", "write it like 32768, 32k (= 32,768) or 1M"
-        )
+        raise UsageError("bad-tokens", f"{name} {_cut(shown)!r} is not a number of tokens", "write it like 32768, 32k (= 32,768) or 1M")
     return int(value)
 
 

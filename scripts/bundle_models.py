@@ -23,8 +23,8 @@ sys.path.insert(0, str(ROOT))
 
 from llmcalc import model, sources  # noqa: E402
 from llmcalc.architecture import CONTEXT_KEYS, Model  # noqa: E402
-from llmcalc.config import SHAPING  # noqa: E402
-from llmcalc.config import FOREIGN  # noqa: E402
+from llmcalc.config import FOREIGN, SHAPING  # noqa: E402
+from llmcalc.estimate.memory import published_counts  # noqa: E402
 from llmcalc.towers import TOWER_KEYS  # noqa: E402
 
 KEPT = (
@@ -107,14 +107,6 @@ def same(a: Model, b: Model) -> list[str]:
     return [name for name in ("model_type", "stack", "towers", "dtype", "native_context", "notes") if getattr(a, name) != getattr(b, name)]
 
 
-def totals(found: Model) -> set[int]:
-    """Parameter counts that a repository may publish: language model, with towers, with prediction modules."""
-    language = sum(layers * weight.params for layers, weight in model.weights(found))
-    towers = sum(weight.params for weight in found.towers or ())
-    mtp = sum(weight.params for weight in found.stack.mtp)
-    return {language, language + towers, language + mtp, language + towers + mtp}
-
-
 def rounds_to(text: str, counts: set[int]) -> bool:
     """Whether a count is what a model card's rounded figure such as 30.5B says, rounded or cut off."""
     digits, suffix = re.fullmatch(r"([\d.]+)([MBT])", text).groups()  # type: ignore[union-attr]
@@ -159,10 +151,10 @@ def bundle(
     if differs:
         raise ValueError(f"{id}: the trimmed config differs in {', '.join(differs)}")
     found = model.read(short)
-    if published_params is not None and published_params not in totals(found):
-        raise ValueError(f"{id}: published {published_params:,}, counted {sorted(totals(found))}")
-    if published_size and not rounds_to(published_size, totals(found)):
-        raise ValueError(f"{id}: published {published_size}, counted {sorted(totals(found))}")
+    if published_params is not None and published_params not in published_counts(found):
+        raise ValueError(f"{id}: published {published_params:,}, counted {sorted(published_counts(found))}")
+    if published_size and not rounds_to(published_size, published_counts(found)):
+        raise ValueError(f"{id}: published {published_size}, counted {sorted(published_counts(found))}")
     facts: dict[str, Any] = {
         "id": id,
         "source": source,

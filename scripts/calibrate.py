@@ -26,62 +26,89 @@ from llmcalc import accuracy
 from llmcalc.estimate import decode, expected, prefill
 from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving
-from llmcalc.formulas import time as t
 from llmcalc.plan import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 DATE = "2026-11-29"
-SHARES = {"bandwidth_share", "cache_share", "compute_share", "prompt_share", "attention_share", "mixture_share"}
+SHARES = {"weight_share", "cache_share", "compute_share", "prompt_share", "attention_share", "mixture_share"}
 
 # (prior, its standard deviation as a logarithm). Shares: matrix products reach 0.6-0.8 of a peak, streams 0.75-0.9; a layer of
 # an engine with CUDA graphs costs some 20-40 us beyond its ideal, one without (or on the desktop) some 50 us.
 PRIORS: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
     ("step", "serving"): {
-        "bandwidth_share": (0.8, 0.15), "cache_share": (0.8, 0.25), "compute_share": (0.6, 0.25), "communication_factor": (1.0, 0.5),
-        "layer_s": (20e-6, 0.7), "split_layer_s": (10e-6, 0.8), "mixture_s": (30e-6, 0.7), "sequence_s": (4e-6, 1.0), "step_s": (300e-6, 1.0),
+        "weight_share": (0.8, 0.15),
+        "cache_share": (0.8, 0.25),
+        "compute_share": (0.6, 0.25),
+        "communication_factor": (1.0, 0.5),
+        "layer_s": (20e-6, 0.7),
+        "split_layer_s": (10e-6, 0.8),
+        "mixture_s": (30e-6, 0.7),
+        "sequence_s": (4e-6, 1.0),
+        "step_s": (300e-6, 1.0),
         "interruption_share": (1.0, 0.3),
     },
     ("step", "desktop"): {
-        "bandwidth_share": (0.85, 0.15), "cache_share": (0.7, 0.3), "compute_share": (0.3, 0.6), "dequantise_factor": (2.0, 0.6),
-        "layer_s": (40e-6, 0.7), "mixture_s": (40e-6, 0.7), "sequence_s": (1e-3, 1.0), "step_s": (300e-6, 0.7),
+        "weight_share": (0.85, 0.15),
+        "cache_share": (0.7, 0.3),
+        "compute_share": (0.3, 0.6),
+        "dequantise_factor": (2.0, 0.6),
+        "layer_s": (40e-6, 0.7),
+        "mixture_s": (40e-6, 0.7),
+        "sequence_s": (1e-3, 1.0),
+        "step_s": (300e-6, 0.7),
     },
     ("prompt", "serving"): {
-        "prompt_share": (0.7, 0.12), "mixture_share": (0.4, 0.4), "attention_share": (0.4, 0.3), "communication_factor": (1.0, 0.3),
-        "waiting_share": (0.03, 0.5), "layer_s": (6e-4, 0.5), "token_s": (6e-6, 0.5), "request_s": (1e-2, 0.7),
+        "prompt_share": (0.7, 0.12),
+        "mixture_share": (0.4, 0.4),
+        "attention_share": (0.4, 0.3),
+        "communication_factor": (1.0, 0.3),
+        "waiting_share": (0.03, 0.5),
+        "layer_s": (6e-4, 0.5),
+        "token_s": (6e-6, 0.5),
+        "request_s": (1e-2, 0.7),
     },
     ("prompt", "desktop"): {
-        "prompt_share": (0.4, 0.6), "mixture_share": (0.5, 0.4), "attention_share": (0.6, 0.6), "activation_factor": (10.0, 1.0),
+        "prompt_share": (0.4, 0.6),
+        "mixture_share": (0.5, 0.4),
+        "attention_share": (0.6, 0.6),
+        "activation_factor": (10.0, 1.0),
         "layer_s": (5e-5, 1.0),
     },
-}  # fmt: skip
+}
 FIXED: dict[tuple[str, str], dict[str, float]] = {
     ("step", "serving"): {"dequantise_factor": 0.0},
     ("step", "desktop"): {"communication_factor": 1.0, "split_layer_s": 0.0, "interruption_share": 0.0},
-    ("prompt", "serving"): {"bandwidth_share": 0.8, "activation_factor": 0.0},
-    ("prompt", "desktop"): {"bandwidth_share": 0.8, "communication_factor": 1.0, "waiting_share": 0.0, "token_s": 0.0, "request_s": 0.0},
+    ("prompt", "serving"): {"weight_share": 0.8, "activation_factor": 0.0},
+    ("prompt", "desktop"): {"weight_share": 0.8, "communication_factor": 1.0, "waiting_share": 0.0, "token_s": 0.0, "request_s": 0.0},
 }
 # What may differ between classes of devices and between engines, and by how much (standard deviation as a logarithm).
 BY_GROUP: dict[tuple[str, str], dict[str, float]] = {
-    ("step", "serving"): {"bandwidth_share": 0.15, "cache_share": 0.15, "compute_share": 0.15, "communication_factor": 0.15, "sequence_s": 0.15, "layer_s": 0.15},
-    ("step", "desktop"): {"bandwidth_share": 0.15, "cache_share": 0.3, "dequantise_factor": 0.3, "layer_s": 0.3, "sequence_s": 0.5},
-    ("prompt", "serving"): {"prompt_share": 0.5, "communication_factor": 0.5, "layer_s": 0.5},
+    ("step", "serving"): {
+        "weight_share": 0.15,
+        "cache_share": 0.15,
+        "compute_share": 0.15,
+        "communication_factor": 0.15,
+        "sequence_s": 0.15,
+        "layer_s": 0.15,
+    },
+    ("step", "desktop"): {"weight_share": 0.15, "cache_share": 0.3, "dequantise_factor": 0.3, "layer_s": 0.3, "sequence_s": 0.5},
+    ("prompt", "serving"): {},
     ("prompt", "desktop"): {"prompt_share": 0.4, "mixture_share": 0.2, "attention_share": 0.3, "activation_factor": 0.3, "layer_s": 0.3},
-}  # fmt: skip
+}
 BY_ENGINE: dict[tuple[str, str], dict[str, float]] = {
     ("step", "serving"): {},
-    ("step", "desktop"): {"bandwidth_share": 0.1, "layer_s": 0.4},
+    ("step", "desktop"): {"weight_share": 0.1, "layer_s": 0.4},
     ("prompt", "serving"): {"layer_s": 0.4},
     ("prompt", "desktop"): {},
 }
 SCALE = {("step", "serving"): 0.1, ("step", "desktop"): 0.1, ("prompt", "serving"): 0.2, ("prompt", "desktop"): 0.15}
-APART = {("prompt", "serving"): {"geforce"}}
-"""Classes that do not inform their parent: PCIe between consumer cards is nothing like a server's link."""
-APART_ENGINES = {"exllamav3"}
-"""Engines that do not inform the others, with what is their own."""
-BY_APART_ENGINE: dict[tuple[str, str], dict[str, float]] = {
-    ("step", "desktop"): {"bandwidth_share": 0.2, "layer_s": 1.0},
-    ("prompt", "desktop"): {"prompt_share": 0.5},
+APART: dict[tuple[str, str], dict[str, dict[str, float]]] = {
+    ("prompt", "serving"): {"geforce": {"prompt_share": 0.5, "communication_factor": 0.5, "layer_s": 0.5}},
+    ("step", "desktop"): {"exllamav3": {"weight_share": 0.2, "layer_s": 1.0}},
+    ("prompt", "desktop"): {"exllamav3": {"prompt_share": 0.5}},
 }
+"""Classes that do not inform their parent, and what is their own: PCIe between consumer cards is nothing like a server's link,
+and ExLlamaV3 decodes its trellis by arithmetic."""
 
 
 class Case:
@@ -92,7 +119,7 @@ class Case:
         self.model = accuracy.model_of(row["model"])
         plan = self.plan = accuracy.deployment(row, self.model)
         self.kind, self.moe = expected.kind(plan), expected.mixture(self.model)
-        self.group = expected.group(plan.device, self.kind) or "other"
+        self.group = expected.class_of(plan) or "other"
         self.engine = plan.engine.family
         self.measured = accuracy.measured(row, plan)
         metric = row["metric"]
@@ -122,20 +149,31 @@ class Case:
         gemm, attention = expected._desktop_times(self.plan, found) if self.kind == "desktop" else (found["gemm_s"], found["attention_s"])
         tokens = prompt - cached
         self.numbers |= {
-            "gemm_s": gemm.value, "reading_weight_s": found["weight_read_s"].value, "attention_s": attention.value,
-            "reading_talk_s": found["communication_s"].value, "activation_s": expected._activations(self.model, self.plan, tokens).value,
-            "tokens": tokens, "chunks": max(1, tokens / expected.MICRO_BATCH) if self.kind == "desktop" else 1,
+            "gemm_s": gemm.value,
+            "reading_weight_s": found["weight_read_s"].value,
+            "attention_s": attention.value,
+            "reading_talk_s": found["communication_s"].value,
+            "activation_s": expected._activations(self.model, self.plan, tokens).value,
+            "tokens": tokens,
+            "chunks": max(1, tokens / expected.MICRO_BATCH) if self.kind == "desktop" else 1,
             "pipeline": serving.pipelined_s(1.0, self.plan.pp, max(1, tokens / expected.MICRO_BATCH)),
             "layers": len(self.model.stack.layers),
-        }  # fmt: skip
+        }
 
     @property
     def left_out_with(self) -> str:
         """Models of one shape are left out together."""
         name = self.row["model"].lower().split("/")[1]
-        for words, shape in (("llama-3-8b llama-3.1-8b", "llama-8b"), ("llama-3-70b llama-3.1-70b llama-3.3-70b", "llama-70b"),
-                             ("405b", "llama-405b"), ("mixtral-8x7b", "mixtral-8x7b"), ("deepseek kimi", "deepseek"), ("qwen3-235b", "qwen3-235b"),
-                             ("qwen3-30b qwen3-coder-30b", "qwen3-30b"), ("qwen3.5-35b qwen3.6-35b", "qwen3.5-35b")):  # fmt: skip
+        for words, shape in (
+            ("llama-3-8b llama-3.1-8b", "llama-8b"),
+            ("llama-3-70b llama-3.1-70b llama-3.3-70b", "llama-70b"),
+            ("405b", "llama-405b"),
+            ("mixtral-8x7b", "mixtral-8x7b"),
+            ("deepseek kimi", "deepseek"),
+            ("qwen3-235b", "qwen3-235b"),
+            ("qwen3-30b qwen3-coder-30b", "qwen3-30b"),
+            ("qwen3.5-35b qwen3.6-35b", "qwen3.5-35b"),
+        ):
             if any(word in name for word in words.split()):
                 return shape
         return name
@@ -152,9 +190,17 @@ def arrays(cases: list[Case]) -> dict[str, Any]:
 def reading_s(d: dict[str, Any], p: dict[str, Any]) -> Any:
     share = p["prompt_share"] * np.where(d["moe"], p["mixture_share"], 1.0)
     busy = f.expected_reading_s(
-        d["gemm_s"], d["reading_weight_s"], d["attention_s"], d["reading_talk_s"], d["activation_s"],
-        share, p["bandwidth_share"], p["attention_share"], p["communication_factor"], p["activation_factor"],
-    )  # fmt: skip
+        d["gemm_s"],
+        d["reading_weight_s"],
+        d["attention_s"],
+        d["reading_talk_s"],
+        d["activation_s"],
+        share,
+        p["weight_share"],
+        p["attention_share"],
+        p["communication_factor"],
+        p["activation_factor"],
+    )
     return busy * np.maximum(1.0, d["pipeline"])
 
 
@@ -165,14 +211,24 @@ def predict(key: tuple[str, str], d: dict[str, Any], p: dict[str, Any]) -> Any:
     """The estimator's formulas on arrays; `p`: parameters, one value per row."""
     if key[0] == "prompt":
         return f.expected_ttft_s(
-            reading_s(d, p), d["others"], p["waiting_share"], d["layers"], d["chunks"], p["layer_s"], d["tokens"], p["token_s"], p["request_s"]
+            reading_s(d, p),
+            d["others"],
+            p["waiting_share"],
+            d["layers"],
+            d["chunks"],
+            p["layer_s"],
+            d["tokens"],
+            p["token_s"],
+            p["request_s"],
         )
     step = f.expected_step_s(**{name: d[name] if name in d and name not in p else p[name] for name in STEP_NAMES})
     if "output_tokens" not in d:
         return step
     return np.where(
         d["output_tokens"] > 0,
-        f.interrupted_step_s(step, d["reading_s"], np.maximum(0, d["batch"] - 1), np.maximum(1, d["output_tokens"]), p["interruption_share"]),
+        f.interrupted_step_s(
+            step, d["reading_s"], np.maximum(0, d["batch"] - 1), np.maximum(1, d["output_tokens"]), p["interruption_share"]
+        ),
         step,
     )
 
@@ -180,15 +236,20 @@ def predict(key: tuple[str, str], d: dict[str, Any], p: dict[str, Any]) -> Any:
 class Fit:
     """Parameters of all, and factors of classes and engines."""
 
-    def __init__(self, key: tuple[str, str], base: dict[str, float], groups: dict[str, dict[str, float]], engines: dict[str, dict[str, float]]) -> None:
+    def __init__(
+        self, key: tuple[str, str], base: dict[str, float], groups: dict[str, dict[str, float]], engines: dict[str, dict[str, float]]
+    ) -> None:
         self.key, self.base, self.groups, self.engines = key, base, groups, engines
 
     def of(self, cases: list[Case]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in (self.base | FIXED[self.key]).items():
-            column = np.array([
-                self.groups.get(case.group, self.base).get(name, value) * self.engines.get(case.engine, {}).get(name, 1.0) for case in cases
-            ])  # fmt: skip
+            column = np.array(
+                [
+                    self.groups.get(case.group, self.base).get(name, value) * self.engines.get(case.engine, {}).get(name, 1.0)
+                    for case in cases
+                ]
+            )
             made[name] = np.minimum(column, 1.0) if name in SHARES else column
         return made
 
@@ -200,25 +261,21 @@ class Fit:
         return {
             "base": tidy(whole),
             "groups": {name: tidy(whole | values) for name, values in sorted(self.groups.items())},
-            "engines": {name: {key: float(f"{value:.3g}") for key, value in values.items()} for name, values in sorted(self.engines.items())},
+            "engines": {
+                name: {key: float(f"{value:.3g}") for key, value in values.items()} for name, values in sorted(self.engines.items())
+            },
         }
 
 
 def fit(key: tuple[str, str], cases: list[Case], prompts: Fit | None = None) -> Fit:
     """Fit one set. `prompts`: the fit of prompts, for those that interrupt a step."""
-    apart = APART.get(key, set())
-    among = [case for case in cases if case.group not in apart and case.engine not in APART_ENGINES]
-    found = _fit(key, among or cases, PRIORS[key], prompts)
-    for name in sorted(APART_ENGINES & {case.engine for case in cases if among}):
-        few = [case for case in cases if case.engine == name]
-        near = found.groups.get(few[0].group, found.base)
-        free = BY_APART_ENGINE[key]
-        own = _fit(key, few, {each: (near.get(each, found.base[each]), free.get(each, 0.02)) for each in PRIORS[key]}, prompts, split=False)
-        found.engines[name] = {each: own.base[each] / near.get(each, found.base[each]) for each in free}
-    for name in sorted(apart & {case.group for case in cases}):
-        priors = {each: (found.base[each], BY_GROUP[key].get(each, 0.05)) for each in PRIORS[key]}
-        own = _fit(key, [case for case in cases if case.group == name], priors, prompts, split=False)
-        found.groups[name] = own.base
+    apart = APART.get(key, {})
+    found = _fit(key, [case for case in cases if case.group not in apart], PRIORS[key], prompts)
+    for name, free in apart.items():
+        own = [case for case in cases if case.group == name]
+        if own:
+            priors = {each: (found.base[each], free.get(each, 0.02)) for each in PRIORS[key]}
+            found.groups[name] = _fit(key, own, priors, prompts, split=False).base
     return found
 
 
@@ -234,7 +291,9 @@ def _fit(key: tuple[str, str], cases: list[Case], priors: dict[str, tuple[float,
             index = np.array([values.index(getattr(case, owner)) if getattr(case, owner) in values else -1 for case in cases])
             levels.append((values, index, [names.index(name) for name in spread], np.array(list(spread.values()))))
     same = Counter((case.row["model"], case.row["device"], case.engine, case.row.get("weights"), case.quantity) for case in cases)
-    weight = np.array([same[case.row["model"], case.row["device"], case.engine, case.row.get("weights"), case.quantity] ** -0.5 for case in cases])
+    weight = np.array(
+        [same[case.row["model"], case.row["device"], case.engine, case.row.get("weights"), case.quantity] ** -0.5 for case in cases]
+    )
     start = np.log([priors[name][0] for name in names])
     width = np.array([priors[name][1] for name in names])
 
@@ -265,7 +324,12 @@ def _fit(key: tuple[str, str], cases: list[Case], priors: dict[str, tuple[float,
     for values, _, free, _ in levels:
         size = len(values) * len(free)
         factors = np.exp(x[at : at + size].reshape(len(values), len(free)))
-        own.append({value: {names[place]: float(factor) for place, factor in zip(free, row, strict=True)} for value, row in zip(values, factors, strict=True)})
+        own.append(
+            {
+                value: {names[place]: float(factor) for place, factor in zip(free, row, strict=True)}
+                for value, row in zip(values, factors, strict=True)
+            }
+        )
         at += size
     groups = {name: {each: base[each] * factor for each, factor in values.items()} for name, values in own[0].items()} if own else {}
     return Fit(key, base, groups, {name: values for name, values in own[1].items() if values} if own else {})
@@ -318,15 +382,20 @@ def bands(cases: list[Case], unseen: list[float]) -> dict[str, Any]:
         sort = "mixtures" if case.moe else "dense models"
         what = expected.step_class(case.plan, accuracy.workload(case.row)) if case.quantity == "step" else case.quantity
         for name in (f"{what}/{case.kind}/{case.group}/{sort}", f"{what}/{case.kind}/{sort}", f"{what}/{case.kind}"):
-            grouped.setdefault(name, []).append((off, case.left_out_with))
+            if case.group in name or case.group not in APART.get((case.quantity, case.kind), {}):
+                grouped.setdefault(name, []).append((off, case.left_out_with))
     made = {}
     for name, offs in sorted(grouped.items()):
         values = [off for off, _ in offs]
         low, high, widest_low, widest_high = (accuracy.quantile(values, share) for share in (0.09, 0.91, 0.05, 0.95))
         made[name] = {
-            "low": float(f"{low:.3g}"), "high": float(f"{high:.3g}"), "widest_low": float(f"{widest_low:.3g}"), "widest_high": float(f"{widest_high:.3g}"),
-            "rows": len(values), "models": len({shape for _, shape in offs}),
-        }  # fmt: skip
+            "low": float(f"{low:.3g}"),
+            "high": float(f"{high:.3g}"),
+            "widest_low": float(f"{widest_low:.3g}"),
+            "widest_high": float(f"{widest_high:.3g}"),
+            "rows": len(values),
+            "models": len({shape for _, shape in offs}),
+        }
     return made
 
 
@@ -350,14 +419,19 @@ def main() -> None:
     if write:
         (ROOT / "llmcalc" / "calibration.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
         predicted = {str(case.row["id"]): float(f"{value:.5g}") for case, value in zip(cases, unseen, strict=True)}
-        text = {"about": "What a calibration that had not seen a row's model predicts for it. Written by scripts/calibrate.py.", "date": DATE, "predicted": predicted}
+        text = {
+            "about": "What a calibration that had not seen a row's model predicts for it. Written by scripts/calibrate.py.",
+            "date": DATE,
+            "predicted": predicted,
+        }
         (ROOT / "measurements" / "unseen.json").write_text(json.dumps(text, indent=0) + "\n", encoding="utf-8")
     offs: dict[str, list[float]] = {}
     for case, value in zip(cases, unseen, strict=True):
         measured = case.rate / case.measured if case.quantity == "load" else case.measured
         offs.setdefault(f"{case.quantity} {case.kind} {case.group} {'moe' if case.moe else 'dense'}", []).append(value / measured)
     for name, ratios in sorted(offs.items()):
-        print(f"{name:45} {len(ratios):4} rows  median error {accuracy.median_error(ratios):.3f}  p10 {accuracy.quantile(ratios, 0.1):.2f}  p90 {accuracy.quantile(ratios, 0.9):.2f}")
+        low, high = accuracy.quantile(ratios, 0.1), accuracy.quantile(ratios, 0.9)
+        print(f"{name:45} {len(ratios):4} rows  median error {accuracy.median_error(ratios):.3f}  p10 {low:.2f}  p90 {high:.2f}")
 
 
 if __name__ == "__main__":

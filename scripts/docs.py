@@ -8,6 +8,7 @@ A fenced `console` block is `$ llmcalc ...` and today's output. tests/test_docs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import html
 import io
 import json
@@ -102,7 +103,7 @@ def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
 UNITS = (
     (r"usd_per_kwh", "USD/kWh"),
     (r"usd_per_(\w+_)?hour", "USD/h"),
-    (r"usd_per_month|month_usd", "USD/month"),
+    (r"usd_per_month", "USD/month"),
     (r"(\w+_)?usd(_per_\w+)?", "USD"),
     (r"(\w+_)?bytes_per_s", "B/s"),
     (r"flops_per_s", "FLOP/s"),
@@ -151,13 +152,13 @@ def formulas() -> str:
     for module in pkgutil.iter_modules(llmcalc.formulas.__path__):
         import_module(f"llmcalc.formulas.{module.name}")
     rooms: dict[str, list[str]] = {}
-    for name, formula in FORMULAS.items():
+    for name, formula in sorted(FORMULAS.items(), key=lambda item: item[1].function.__code__.co_firstlineno):
         rooms.setdefault(formula.function.__module__, []).append(name)
     text = f"""# Formulas
 {GENERATED}
-{len(FORMULAS)} equations, each written once in `llmcalc/formulas/` as one expression. What is printed here is the source of the `return` that runs,
-and `--explain` prints it with the values of your case. All of them take plain numbers or numpy arrays in SI base units: bytes, FLOP
-(a multiply-add is 2), seconds, tokens, USD. `larger` and `smaller` are max and min, element by element.
+{len(FORMULAS)} equations, each written once in `llmcalc/formulas/` as one expression. What is printed here is the source
+of the `return` that runs, and `--explain` prints it with the values of your case. All of them take plain numbers or numpy arrays in SI
+base units: bytes, FLOP (a multiply-add is 2), seconds, tokens, USD. `larger` and `smaller` are max and min, element by element.
 
 They hold for ideal rates: no kernel launches, no host time, no imperfect overlap. `expected_…` figures put measured efficiencies on top.
 Each section's first lines say what its equations assume.
@@ -175,7 +176,7 @@ Each section's first lines say what its equations assume.
             ref = f" Reference: {formula.ref}." if formula.ref else ""
             text += f"\n### {name}\n\n{says}{ref}\n\n    {name} [{formula.unit or '1'}] = {formula.expression}\n"
     used: dict[str, list[str]] = {}
-    for name, formula in FORMULAS.items():
+    for name, formula in sorted(FORMULAS.items()):
         for parameter in formula.parameters:
             used.setdefault(parameter, []).append(name)
     rows = [(f"`{name}`", unit_of(name), ", ".join(used[name][:4]) + (" …" if len(used[name]) > 4 else "")) for name in sorted(used)]
@@ -198,6 +199,17 @@ def policies() -> str:
         )
         for row in engines.ENGINES.values()
     ]
+    head = (
+        "engine",
+        "share of memory",
+        "size counted",
+        "block",
+        "windows",
+        "tokens of a step",
+        "sequences",
+        "other buffers [GiB]",
+        "source",
+    )
     kinds = [
         (f"`{row.name}`", f"{row.bits:g}", row.compute, "yes" if row.kv else "", row.note)
         for row in (*formats.FORMATS.values(), *(formats.find(name, kv=True) for name in ("int4", "iq4_nl")))
@@ -209,8 +221,9 @@ def policies() -> str:
 `--engine NAME` decides which share of a device is used, what is held beside weights, and how a cache is rounded. `name@release` takes the
 newest row that is not younger. `napkin` rounds nothing and reserves nothing: the bound that no engine reaches.
 
-{table(("engine", "share of memory", "size counted", "block", "windows are charged", "tokens of a step, small / large device", "sequences", "other buffers [GiB], one device / several / NVLink", "source"), rows)}
-`windows`: `ideal` the window; `step` window - 1 + the tokens of a step; `cells` window + micro-batch; `share` of all tokens; `full` the whole context.
+{table(head, rows)}
+`windows`: `ideal` the window; `step` window - 1 + the tokens of a step; `cells` window + micro-batch; `share` of all tokens;
+`full` the whole context. Tokens of a step and sequences: of a small and of a large device; other buffers: one device, several, over NVLink.
 
 ## Number formats
 
@@ -221,7 +234,7 @@ Bits count the scales and zero points of groups. `multiplies in`: the rate of a 
 
 def sources_page() -> str:
     """Where shipped values come from, and how old they are."""
-    devices = [hardware.load(name) for name in hardware.ids() if hardware.load(name).origin == "bundled"]
+    devices = [device for device in map(hardware.load, hardware.ids()) if device.origin == "bundled"]
     rows = []
     for device in devices:
         dates = sorted(price.date for price in device.prices if price.date)
@@ -234,6 +247,7 @@ def sources_page() -> str:
     told = [(source.cite, source.date, number) for source, number in sorted(cites.items(), key=lambda item: (-item[1], item[0].cite))]
     facts = [sources.read_bundled(name).facts for name in sources.bundled_ids()]
     places = Counter(_kind_of_source(str(fact.get("source", "unknown"))) for fact in facts)
+    most = places.most_common(12)
     dates = sorted(str(fact["date"]) for fact in facts if fact.get("date"))
     counted = sum(isinstance(fact.get("published_params"), int) for fact in facts)
     measured = [
@@ -243,14 +257,15 @@ def sources_page() -> str:
 {GENERATED}
 ## Models
 
-{len(facts)} configs in `models/`, in the Hub's own key names, as of {dates[0]} to {dates[-1]}. {counted} of them name a published parameter count, which the
-reader must reproduce exactly. Each file's `_llmcalc` block says where it was read; `llmcalc models check ID` compares it with the Hub's config of today.
+{len(facts)} configs in `models/`, in the Hub's own key names, as of {dates[0]} to {dates[-1]}. {counted} of them name a
+published parameter count, which the reader must reproduce exactly. Each file's `_llmcalc` block says where it was read;
+`llmcalc models check ID` compares it with the Hub's config of today.
 
-{table(("read in", "files"), [*places.most_common(12), ("other public repositories", sum(places.values()) - sum(dict(places.most_common(12)).values()))])}
+{table(("read in", "files"), [*most, ("other public repositories", len(facts) - sum(number for _, number in most))])}
 ## Devices
 
-{len(devices)} profiles in `hardware/`. `llmcalc hardware show ID` prints the source and date of every value. Prices keep the date on which they were
-asked; those older than {hardware.PRICE_DAYS} days are flagged by `cost` and `plan`.
+{len(devices)} profiles in `hardware/`. `llmcalc hardware show ID` prints the source and date of every value. Prices keep the
+date on which they were asked; those older than {hardware.PRICE_DAYS} days are flagged by `cost` and `plan`.
 
 {table(("id", "name", "confidence", "sources", "prices asked"), rows)}
 ### What they cite
@@ -302,7 +317,7 @@ EXAMPLES = (
     "accuracy",
     "models list Qwen3-8B",
     "models show Qwen/Qwen3-8B",
-    "models check Qwen/Qwen3-8B",
+    "models check Qwen/Qwen3-8B --offline",
     "hardware list h100",
     "hardware show h100-sxm",
     "quiz --seed 1 --count 1",
@@ -310,6 +325,7 @@ EXAMPLES = (
 )
 
 
+@functools.cache
 def said(command: str) -> Report:
     """What a command hands to the output."""
     caught: list[Report] = []
@@ -324,9 +340,9 @@ def keys() -> str:
     units = {"percent": "share of 1", "GB": "B", "params": "", "usd": "USD", "usd/h": "USD/h", "usd/1M": "USD"}
     text = f"""# JSON
 {GENERATED}
-`--json` prints one object: the envelope of `envelope.schema.json` (schema {SCHEMA}). Values are SI base units with the unit in the key. Keys are added, never
-renamed or dropped; a figure that is not known is null, and `warnings` says why. An error is the same envelope with `error` instead of results,
-and the same exit code as without `--json`.
+`--json` prints one object: the envelope of `envelope.schema.json` (schema {SCHEMA}). Values are SI base units with the unit in the
+key. Keys are added, never renamed or dropped; a figure that is not known is null, and `warnings` says why. An error is the same
+envelope with `error` instead of results, and the same exit code as without `--json`.
 
 The tables list what each command puts into `results` and into each of `rows`.
 """
@@ -340,7 +356,8 @@ The tables list what each command puts into `results` and into each of `rows`.
         if found:
             text += f"\n{table(('results', 'is', 'unit'), found)}"
         if report.columns:
-            text += f"\n{table(('rows', 'is', 'unit'), [(f'`{column.key}`', column.label, units.get(column.unit, column.unit)) for column in report.columns])}"
+            columns = [(f"`{column.key}`", column.label, units.get(column.unit, column.unit)) for column in report.columns]
+            text += f"\n{table(('rows', 'is', 'unit'), columns)}"
     return text
 
 

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "hardware"
 
 def texts() -> dict[str, str]:
     """The content of both generated files by name."""
-    profiles = [hardware._read(path) for path in sorted(FOLDER.glob("*.yaml"))]
+    profiles = [hardware.read(path) for path in sorted(FOLDER.glob("*.yaml"))]
     return {
         "index.json": _rows(hardware.index_of(profiles)),
         "schema.json": json.dumps(hardware.json_schema(), indent=1) + "\n",

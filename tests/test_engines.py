@@ -193,6 +193,20 @@ def test_states_limit_the_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(f"the pool holds {blocks:,} states, vllm wants 1,024" in line for line in found["warnings"])
 
 
+@pytest.mark.parametrize("engine", ["napkin", "vllm", "sglang", "llama.cpp", "trt-llm"])
+@pytest.mark.parametrize(
+    ("name", "device"), [("Qwen/Qwen3-32B", "rtx-4090"), ("deepseek-ai/DeepSeek-V3", "h100-sxm"), ("Qwen/Qwen3.5-27B", "rtx-4090")]
+)
+def test_the_count_that_would_hold_it_does(engine: str, name: str, device: str) -> None:
+    """As stages of a pipeline, which replicate no cache: so many hold it, and one less does not."""
+    found, work = load_model(name, offline=True), Workload(8192, 4)
+    needed = capacity.fit(found, plan(device, engine), work).results["needed_bytes"]
+    count = capacity.smallest_count(found, plan(device, engine), work.ctx, needed)
+    assert count is not None
+    assert capacity.fit(found, plan(device, engine, pp=count), work).results["usable_bytes"] >= needed
+    assert capacity.fit(found, plan(device, engine, pp=count - 1), work).results["usable_bytes"] < needed
+
+
 def test_mlx_is_apples(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--engine", "mlx", "--offline"]) == 2
     assert "mlx runs on Apple's devices" in capsys.readouterr().err

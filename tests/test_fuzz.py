@@ -17,7 +17,9 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from hypothesis.strategies import SearchStrategy
 from llmcalc import api, checkpoint, data, engines, formats, gguf, hardware, hardware_profile, model, safetensors, sources, traffic, units
 from llmcalc.cli import main
 from llmcalc.commands import COMMANDS, common
-from llmcalc.config import SHAPING, Config
+from llmcalc.config import SHAPING
 from llmcalc.errors import LlmcalcError, printable
 from llmcalc.estimate import capacity, decode, memory, weight_files
 from llmcalc.files import Blob
@@ -199,13 +201,7 @@ def file_check(content: bytes) -> None:
 
 def block_check(pair: tuple[int, Any]) -> None:
     found, _ = blocks()[pair[0] % len(blocks())]
-    settle(lambda: checkpoint.read(found._replace(quantization=pair[1]) if hasattr(found, "_replace") else _with(found, pair[1]), formats.FORMATS["bf16"]))
-
-
-def _with(found: model.Model, block: Any) -> model.Model:
-    from dataclasses import replace
-
-    return replace(found, quantization=block if isinstance(block, dict) and block else None)
+    settle(lambda: checkpoint.read(replace(found, quantization=pair[1] or None), formats.FORMATS["bf16"]))
 
 
 @cache
@@ -264,12 +260,7 @@ SCRATCH = Path()  # a fixture says where
 
 
 def traffic_check(content: bytes) -> None:
-    in_a_file(content, lambda path: [*itertools_take(traffic.of_yaml(path).requests(), 20)], "mix.yaml")
-
-
-def itertools_take(stream: Iterator[Any], count: int) -> Iterator[Any]:
-    for _, item in zip(range(count), stream, strict=False):
-        yield item
+    in_a_file(content, lambda path: [*islice(traffic.of_yaml(path).requests(), 20)], "mix.yaml")
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -285,6 +276,23 @@ CSV_WORDS = [
     b'"', b'""', b",", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"nan", b"inf", b"-1", b"1e999", b"9" * 5000, b"{", b"[" * 2000, b"]", b"1_0", b"2023-13-45 99:99:99", b"\xef\xbb\xbf",
     b"\xff", b"\xe2\x80\xae", b"prompt_tokens", b":", b"-", b"0001-01-01 00:00:00", b"9999-12-31 23:59:59.999-23:59", b"1" + b"0" * 400, b"\xd9\xa3",
 ]  # fmt: skip
+
+
+cells = st.one_of(
+    st.sampled_from(["1", "20", "300", "4096", "5", "0", "1", "20", "4096", "0.5", "1e3", "1e8", "1e9", "", "-1", "nan", " 7 ", "1_0", "9" * 70, "2023-11-16 18:15:46.6805900", "null", "true"]), st.text(max_size=6)
+)
+
+
+@st.composite
+def tables(draw: Callable[[SearchStrategy[Any]], Any], headers: list[bytes]) -> bytes:
+    """A header that is known and rows of odd cells, or a good file with odd bytes."""
+    original = draw(st.sampled_from(headers))
+    if draw(st.booleans()):
+        return bytes(draw(edited([original], CSV_WORDS)))
+    names = original.decode().splitlines()[0]
+    mark = "\t" if "\t" in names else ","
+    rows = [mark.join(draw(cells) for _ in names.split(mark)) for _ in range(draw(st.integers(1, 4)))]
+    return "\n".join([names, *rows]).encode("utf-8", "surrogatepass")
 
 
 def trace_check(content: bytes) -> None:
@@ -327,9 +335,26 @@ ARCHITECTURES = ["llama", "qwen3", "gemma3", "deepseek2", "gpt-oss", "phi3", "qw
 COUNTS = [struct.pack("<Q", value) for value in (0, 1, 2, 255, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)] + [struct.pack("<I", n) for n in (0, 3, 8, 9, 13, 2**32 - 1)]
 
 
-@cache
-def gguf_files() -> list[bytes]:
-    return [gguf_file(arch, SHAPE, ROWS) for arch in ARCHITECTURES]
+@st.composite
+def gguf_files(draw: Callable[[SearchStrategy[Any]], Any]) -> bytes:
+    """A well-formed header that says odd things, or a good one with odd bytes."""
+    arch = draw(st.sampled_from(ARCHITECTURES))
+    if draw(st.booleans()):
+        return bytes(draw(edited([gguf_file(arch, SHAPE, ROWS)], COUNTS)))
+    keys, rows = dict(SHAPE), dict(ROWS)
+    for _ in range(draw(st.integers(0, 3))):
+        name, row = draw(st.sampled_from(list(SHAPE))), draw(st.sampled_from(list(ROWS)))
+        if draw(st.booleans()):
+            keys[name] = draw(st.sampled_from([0, 1, 2, 3, 64, 4096, 2**31, 2**32 - 1]))
+        else:
+            rows[row.replace("blk.0", draw(st.sampled_from(["blk.0", "blk.1", "blk.99999", "mtp"])))] = (
+                draw(st.lists(st.sampled_from([0, 1, 4, 64, 100, 2**31, 2**62]), min_size=1, max_size=4)),
+                draw(st.sampled_from([0, 1, 2, 8, 12, 30, 39])),
+            )
+        if draw(st.booleans()):
+            keys.pop(draw(st.sampled_from(list(SHAPE))), None)
+            rows.pop(draw(st.sampled_from(list(ROWS))), None)
+    return gguf_file(arch, keys, rows)
 
 
 def blob(content: bytes) -> Callable[[str], Blob]:
@@ -356,7 +381,7 @@ def safetensors_files(draw: Callable[[SearchStrategy[Any]], Any]) -> bytes:
     text = json.dumps(draw(changed([HEADER]))).encode()
     if draw(st.booleans()):
         text = draw(edited([text], CSV_WORDS))
-    length = draw(st.sampled_from([len(text)] * 6 + [0, len(text) - 1, len(text) + 1, 2**31, 2**63]))
+    length = draw(st.sampled_from([len(text)] * 6 + [0, max(len(text) - 1, 0), len(text) + 1, 2**31, 2**63]))
     return struct.pack("<Q", length) + text + bytes(draw(st.sampled_from([0, 13056])))
 
 
@@ -485,6 +510,8 @@ def options(command: str) -> tuple[tuple[str, bool], ...]:
 
 
 words = st.one_of(
+    st.sampled_from(["0", "1", "2", "3", "7", "64", "1k", "128k", "1M", "100000", "1000000000", "1e12", "0.001", "0.5", "1", "1e-9", "1e6", "99", "50ms", "1ns", "80GB", "1e-300", "1e300"]),
+    st.sampled_from(["1", "2", "8", "1000", "0.1", "10s", "bf16", "fp8", "q4_k_m", "vllm", "h100-sxm", "rtx-4090", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"]),
     phrases, device_words, st.sampled_from(["all", "max", "auto", "napkin", "roofline", "vllm", "sglang", "json", "csv", "fp8", "int4", "nvfp4", "0.5", "1,2,4", "a=1ms", ",", "-", "1e8", "10**9"])
 )
 
@@ -531,9 +558,9 @@ CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]]
     "profiles": (profile_check, lambda: edited(profiles(), YAML_WORDS), 200),
     "profile values": (profile_object_check, lambda: changed(profile_objects()), 200),
     "traffic files": (traffic_check, lambda: edited(TRAFFIC, YAML_WORDS), 200),
-    "traces": (trace_check, lambda: edited(TRACES, CSV_WORDS), 300),
-    "load tests": (measured_check, lambda: edited(MEASURED, CSV_WORDS), 200),
-    "gguf": (gguf_check, lambda: edited(gguf_files(), COUNTS), 300),
+    "traces": (trace_check, lambda: tables(TRACES), 300),
+    "load tests": (measured_check, lambda: tables(MEASURED), 200),
+    "gguf": (gguf_check, gguf_files, 300),
     "safetensors": (safetensors_check, safetensors_files, 200),
     "quantities": (quantity_check, lambda: phrases, 300),
     "devices": (device_check, lambda: device_words, 200),
@@ -583,4 +610,3 @@ def test_any_outcome_of_twenty_thousand(name: str) -> None:
 def test_every_command_is_fuzzed() -> None:
     assert {line.split()[0] for line in LINES} >= set(COMMANDS) - {"accuracy"}
     assert dict(options("kv"))["--ctx"] and not dict(options("kv"))["--offline"]
-    assert Config  # the reader under test

@@ -36,7 +36,7 @@ def _no_user_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def profile(ident: str) -> Profile:
-    return hardware._read(FOLDER / f"{ident}.yaml")
+    return hardware.read(FOLDER / f"{ident}.yaml")
 
 
 def written(folder: Path, text: str, name: str = "my-card.yaml") -> str:

@@ -160,7 +160,7 @@ def test_without_the_extra_there_is_a_hint(capsys: pytest.CaptureFixture[str], t
 
 
 def test_what_has_no_picture_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["kv", "-m", LLAMA, "-o", str(tmp_path / "kv.svg")]) == 2
+    assert main(["kv", "-m", LLAMA, "-o", str(tmp_path / "kv.png")]) == 2
     assert "kv has nothing to draw" in capsys.readouterr().err
     assert main(["pareto", "-m", LLAMA, "-d", "rtx-3060-12", "-o", str(tmp_path / "front.png")]) == 2
     assert "pareto has nothing to draw" in capsys.readouterr().err

@@ -88,16 +88,6 @@ def test_the_longest_of_even_lengths() -> None:
     assert q.expected_longest([7], 5) == 7
 
 
-def test_companions_are_those_of_a_busy_period() -> None:
-    """M/D/1 busy periods of rate x service = 0.4, counted one by one (Borel's distribution)."""
-    load = 0.4
-    sizes = [math.exp(-load * n) * (load * n) ** (n - 1) / math.factorial(n) for n in range(1, 120)]
-    mean = sum(n * p for n, p in enumerate(sizes, 1))
-    assert mean == pytest.approx(1 / (1 - load))
-    others = sum(n * (n - 1) * p for n, p in enumerate(sizes, 1)) / mean
-    assert q.companions(2, load, 0) == pytest.approx(others)
-
-
 def test_separate_pools() -> None:
     """SB-28: 0.91 s of prefill against 512 steps of 19 ms shared by 32: 2.99 prefill servers per decode server."""
     assert f.pool_replicas(1, 0.91, 1) / f.pool_replicas(1, 0.019 * 512 / 32, 1) == pytest.approx(3, rel=0.01)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from shapes import bundled, plan
 
-from llmcalc.estimate import decode, layout
+from llmcalc import model
+from llmcalc.estimate import decode, layout, roofline
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Workload
@@ -182,6 +183,31 @@ def test_an_encoder_is_held_but_not_read() -> None:
     read, _ = layout.read_weight_bytes(found, plan(found), 1)
     assert (held - read.value) * 8 / plan(found).weights.bits == layout.encoder_params(found)
     assert layout.encoder_params(found) == pytest.approx(20.6e6, rel=0.01)
+
+
+def test_block_diagonal_gates_are_read_whole() -> None:
+    """RecurrentGemma-2B: 10 blocks of 256 × 256 in each of two gates on 18 layers; its head is tied, so a step reads every weight."""
+    found = bundled("google/recurrentgemma-2b-it")
+    gates = [(layers, weight) for layers, weight in model.weights(found) if weight.name.startswith("rg_lru.") and weight.columns > 1]
+    assert sum(layers * weight.params for layers, weight in gates) == 18 * 2 * 10 * 256 * 256
+    read = {method: decode.step(found, plan(found), Workload(1, 1), method)["weight_read_bytes"].value for method in decode.METHODS}
+    assert read["roofline"] == read["napkin"] == 2 * 2_682_862_080
+
+
+def test_a_pipeline_hands_whole_hidden_states_over() -> None:
+    """Llama-3.1-70B on two stages of H100: 32 of 64 sequences meet, 32 × 8,192 × 2 B over 450 GB/s, and 5 µs."""
+    found = bundled(SEVENTY)
+    assert decode.communication(found, plan(found, pp=2), 32).value == pytest.approx(5e-6 + 524288 / 450e9)
+
+
+def test_the_intensity_of_a_pipeline_is_that_of_its_micro_batches() -> None:
+    """Half of the sequences share each reading of the weights: 2·N·32 FLOP over w + 32 caches, in both commands."""
+    found = bundled(SEVENTY)
+    run = plan(found, "h200-sxm", pp=2)
+    by_hand = 2 * 69.5e9 * 32 / (141.1e9 + 32 * 8192 * 327680)
+    told = decode.decode(found, run, Workload(8192, 64)).results["arithmetic_intensity_flops_per_byte"]
+    (row,) = roofline.roofline(found, run, 8192, (64,), ()).rows
+    assert row["intensity_flops_per_byte"] == told == pytest.approx(by_hand, rel=1e-3)
 
 
 def test_a_table_that_is_looked_up_is_not_a_matrix_product() -> None:

@@ -19,6 +19,7 @@ from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import decode, prefill, serving
 from llmcalc.estimate.serving import Piecewise, Rates
 from llmcalc.estimate.simulate import Outcome, Quantiles, simulate
+from llmcalc.estimate.steady import steady
 from llmcalc.formulas import queueing
 from llmcalc.plan import Workload
 from llmcalc.traffic import Kind, Request, Traffic, read_trace, totals
@@ -305,31 +306,46 @@ def test_rates_are_the_estimators() -> None:
             assert rates.prompt_s(prompt, cached, 0) == pytest.approx(alone, rel=2e-3)
 
 
-def test_twenty_workloads() -> None:
-    """Closed form and simulation within 5% on TPOT and throughput, at loads up to 0.7, lengths and chunks at random."""
-    model = bundled(LLAMA)
-    rates = serving.rates(model, plan(model))
-    chance = random.Random(7)
-    for number in range(20):
+WORKLOADS = 30  # of each seed
+DENSE = (("meta-llama/Meta-Llama-3-8B", "h100-sxm"), ("Qwen/Qwen3-32B", "h200-sxm"))
+MIXTURES = (("Qwen/Qwen3-30B-A3B", "h100-sxm"), ("openai/gpt-oss-20b", "h100-sxm"), ("mistralai/Mixtral-8x7B-Instruct-v0.1", "h200-sxm"))
+
+
+@pytest.mark.parametrize("models", [DENSE, MIXTURES])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_workloads(models: tuple[tuple[str, str], ...], seed: int) -> None:
+    """Closed form and simulation within 5% on TPOT and throughput, at loads up to 0.7; all but one of 30 and none beyond 8%.
+
+    Models, lengths and chunks at random. 20,000 requests leave a TPOT of long prompts and few sequences uncertain by some 2%.
+    """
+    chance = random.Random(seed)
+    beyond = 0
+    for number in range(WORKLOADS):
+        name, device = chance.choice(models)
+        model = bundled(name)
+        rates = serving.rates(model, plan(model, device))
         kind_cv = chance.choice([0, 0, 0.5])
         kind = Kind(int(2 ** chance.uniform(6, 13.3)), int(2 ** chance.uniform(5, 9)), prompt_cv=kind_cv / 2, output_cv=kind_cv)
         chunk, load = chance.choice([512, 2048, 8192]), chance.uniform(0.1, 0.7)
         profile = serving.Profile.of(Traffic(1.0, (kind,)).sample())
         most = min(256, rates.capacity(profile.longest))
-        rate = load * serving.steady(rates, profile, 1e-3, most, chunk).max_rate
-        closed = serving.steady(rates, profile, rate, most, chunk)
-        found = simulate(rates, Traffic(rate, (kind,)).requests(number), max_batch=most, chunk=chunk, count=10_000, warmup=1000)
+        rate = load * serving.highest(rates, profile, most, chunk)[0].value
+        closed = steady(rates, profile, rate, most, chunk)
+        found = simulate(rates, Traffic(rate, (kind,)).requests(number), max_batch=most, chunk=chunk, count=20_000, warmup=1000)
         assert closed.load == pytest.approx(load)
-        assert closed.tpot_s == pytest.approx(found.token_tpot_s, rel=0.05), (number, kind, chunk, load)
-        assert rate * profile.output == pytest.approx(found.tokens_per_s, rel=0.05), (number, kind, chunk, load)
+        assert found.token_tpot_s is not None
+        assert closed.tpot_s == pytest.approx(found.token_tpot_s, rel=0.08), (name, kind, chunk, load)
+        beyond += closed.tpot_s != pytest.approx(found.token_tpot_s, rel=0.05)
+        assert rate * profile.output == pytest.approx(found.tokens_per_s, rel=0.05), (name, kind, chunk, load)
+    assert beyond <= 1
 
 
 def test_beyond_saturation() -> None:
     model = bundled(LLAMA)
     rates = serving.rates(model, plan(model))
     profile = serving.Profile.of([Request(0, 1000, 200)])
-    highest = serving.steady(rates, profile, 1e-3, 64, 2048).max_rate
-    assert serving.steady(rates, profile, highest * 1.05, 64, 2048).tpot_s is None
+    highest = serving.highest(rates, profile, 64, 2048)[0].value
+    assert steady(rates, profile, highest * 1.05, 64, 2048).tpot_s is None
     found = simulate(rates, Traffic(highest * 1.5, (Kind(1000, 200),)).requests(), max_batch=64, chunk=2048, count=3000, warmup=500)
     # What is served is the highest rate, whatever arrives.
     assert found.tokens_per_s == pytest.approx(highest * 200, rel=0.03)

@@ -51,10 +51,6 @@ def build(hidden: int, d: Dims, *, ratio: int = 0, index: Index | None = None) -
         weights += compressor(hidden, index.dim, ratio, overlap=True, part="indexer", name="indexer")
         weights += linear("indexer.q_b_proj", "indexer", index.heads * index.dim, d.q_rank)
         weights += linear("indexer.weights_proj", "indexer", index.heads, hidden)
-        entries += (
-            Entry(
-                index_bytes_per_token, (("index_head_dim", index.dim),), ratio=ratio, flops=2 * index.heads * index.dim
-            ),
-        )
+        entries += (Entry(index_bytes_per_token, (("index_head_dim", index.dim),), ratio=ratio, flops=2 * index.heads * index.dim),)
     kind = "compressed-sparse" if index else "compressed" if ratio else "window"
     return Attention(kind, weights, entries, query_heads=d.heads, kv_heads=1)

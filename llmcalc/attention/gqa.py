@@ -51,9 +51,7 @@ def build(
     if sinks:
         weights += (Weight("sinks", "attention", sinks),)
     same = head_dim == values
-    args = (("kv_heads", kv_heads),) + (
-        (("head_dim", head_dim),) if same else (("key_dim", head_dim), ("value_dim", values))
-    )
+    args = (("kv_heads", kv_heads),) + ((("head_dim", head_dim),) if same else (("key_dim", head_dim), ("value_dim", values)))
     entry = Entry(
         kv_bytes_per_token if same else split_kv_bytes_per_token,
         args,

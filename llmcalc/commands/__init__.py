@@ -22,5 +22,6 @@ COMMANDS: tuple[str, ...] = (
     "models",
     "hardware",
     "quiz",
+    "accuracy",
     "doctor",
 )

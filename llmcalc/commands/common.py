@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +17,7 @@ from llmcalc.api import deploy, of_source
 from llmcalc.api import load_model as load
 from llmcalc.architecture import Model
 from llmcalc.commands import completion
-from llmcalc.errors import LlmcalcError, UsageError
+from llmcalc.errors import LlmcalcError, UsageError, encodable, printable
 
 if TYPE_CHECKING:
     from llmcalc.plan import Deployment
@@ -124,6 +128,60 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.
 OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")]
 CheckOption = Annotated[bool, typer.Option("--check", help="Exit with 3 if the verdict is negative.")]
 
+SHARED: dict[str, tuple[tuple[str, ...], Any]] = {
+    "hardware": (("--hardware", "-d", "--gpu", "--device"), str),
+    "ctx": (("--ctx", "-c", "--context", "--max-model-len"), str),
+    "batch": (("--batch", "-b"), str),
+    "weights": (("--weights",), str),
+    "kv_dtype": (("--kv-dtype", "--kv-cache-dtype"), str),
+    "tp": (("--tp",), str),
+    "pp": (("--pp",), str),
+    "ep": (("--ep",), str),
+    "price": (("--price",), str),
+    "reserve": (("--reserve",), str),
+    "engine": (("--engine",), str),
+    "memory_utilization": (("--memory-utilization", "--gpu-memory-utilization"), str),
+    "explain": (("--explain",), bool),
+    "check": (("--check",), bool),
+}
+"""The options that every estimating command takes, so that one set of them serves all."""
+_idle: ContextVar[tuple[str, ...]] = ContextVar("_idle", default=())
+
+
+def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) -> Callable[..., None]:
+    """The command with those of SHARED that it has no use for: hidden, and a warning says so where one is given.
+
+    Of `only_one`, a number above 1 would change the result in a way that the command does not know: bad-layout.
+    """
+    own = inspect.signature(command, eval_str=True)
+    missing = {name: given for name, given in SHARED.items() if name not in own.parameters}
+
+    def run(**options: Any) -> None:
+        idle = {name: options.pop(name) for name in missing}
+        for name in only_one:
+            if idle[name] not in (None, "1"):
+                message = f"{name} {printable(idle[name], 20)}: {command.__name__} lays a model over tensor-parallel ranks alone"
+                raise UsageError("bad-layout", message, "`llmcalc layouts` compares every kind of parallelism")
+        given = [name.replace("_", "-") for name, value in idle.items() if value not in (None, False, "1")]
+        before = _idle.set(tuple(f"{name}: {command.__name__} makes no use of it" for name in given))
+        try:
+            command(**options)
+        finally:
+            _idle.reset(before)
+
+    hidden = (
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if kind is bool else None,
+            annotation=Annotated[bool if kind is bool else str | None, typer.Option(*flags, hidden=True)],
+        )
+        for name, (flags, kind) in missing.items()
+    )
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *hidden])  # type: ignore[attr-defined]
+    run.__doc__ = command.__doc__
+    return run
+
 
 def model_header(model: Model) -> dict[str, Any]:
     """The `model` block of the envelope."""
@@ -230,6 +288,13 @@ def cached_tokens(text: str, prompt: int) -> int:
     return known
 
 
+def between(results: dict[str, Any], name: str, unit: str) -> str:
+    """The range of an expected value: '5.4 ms to 7.0 ms in 8 of 10 cases'; nothing where it is not known."""
+    suffix = "_s" if unit == "s" else ""
+    low, high = results[f"{name}_low{suffix}"], results[f"{name}_high{suffix}"]
+    return "" if low is None or high is None else f"{present.shown(low, unit)} to {present.shown(high, unit)} in 8 of 10 cases"
+
+
 def positive(text: str, name: str) -> float:
     """A number above 0. Errors: bad-value."""
     try:
@@ -314,9 +379,8 @@ def context(model: Model, text: str | None, *, at_most: int | None = None) -> tu
         return units.tokens(text), ()
     longest = model.max_context
     if longest is None:
-        if at_most is None:
-            raise UsageError("no-context", "the config names no longest context, so there is no default", "give --ctx, such as --ctx 32k")
-        return at_most, (f"ctx {at_most:,} tokens: not given, and the config names no maximum",)
+        most = at_most or DEFAULT_CTX
+        return most, (f"ctx {most:,} tokens: not given, and the config names no maximum",)
     if at_most is not None and longest > at_most:
         return at_most, (f"ctx {at_most:,} tokens: not given",)
     return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
@@ -327,6 +391,7 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
     if json and format not in ("table", "json"):
         raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
     chosen = present.format_of("json" if json else format, output)
+    report = replace(report, warnings=(*report.warnings, *_idle.get()))
     said = replace(report, explain=explain)
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
@@ -338,22 +403,14 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
     if chosen in ("table", "csv", *present.PICTURES) and report.warnings:
         from llmcalc.present import terminal
 
-        sys.stderr.write(terminal.warnings(report.warnings))
+        sys.stderr.write(encodable(terminal.warnings(report.warnings), getattr(sys.stderr, "encoding", None)))
     if check and not report.verdict:
         raise typer.Exit(3)
 
 
-_ASCII = str.maketrans({"×": "x", "·": "-", "–": "-", "—": "-", "…": "...", "≤": "<=", "≥": ">=", "µ": "u", "²": "^2", "→": "->", "≈": "~"})
-
-
 def write(text: str) -> None:
     """To stdout, in whatever encoding it has; what it cannot hold becomes ASCII."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        text = text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
-    sys.stdout.write(text)
+    sys.stdout.write(encodable(text, getattr(sys.stdout, "encoding", None)))
     sys.stdout.flush()
 
 
@@ -363,14 +420,21 @@ def save(made: str | bytes, output: str) -> None:
     import tempfile
 
     folder = os.path.dirname(os.path.abspath(output))
+    new = ""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as stream:
+            new = stream.name
             stream.write(made if isinstance(made, bytes) else made.encode())
-        os.chmod(stream.name, 0o666 & ~_umask())
-        os.replace(stream.name, output)
-    except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
+        os.chmod(new, 0o666 & ~_umask())
+        os.replace(new, output)
+        new = ""
+    except (OSError, ValueError) as problem:  # ValueError: a name with a NUL in it
+        reason = (getattr(problem, "strerror", None) or str(problem)).lower()
         raise LlmcalcError("cannot-write", f"cannot write {output}: {reason}", "give --output a path that can be written") from None
+    finally:
+        if new:
+            with suppress(OSError):
+                os.unlink(new)
 
 
 def _umask() -> int:

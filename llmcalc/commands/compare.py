@@ -12,6 +12,7 @@ from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import space as s
 from llmcalc.errors import LlmcalcError, UsageError, printable
+from llmcalc.figures import Figure
 from llmcalc.present import Column, Fact, Report
 
 EXAMPLES = """
@@ -34,6 +35,10 @@ COLUMNS = (
     Column("max_batch", "max batch", "tokens", rank=6),
     Column("batch", "batch", "tokens", rank=1),
     Column("tpot_s", "TPOT", "s"),
+    Column("expected_tpot_s", "expected", "s", rank=3),
+    Column("expected_tpot_low_s", "expected, low", "s", shown=False),
+    Column("expected_tpot_high_s", "expected, high", "s", shown=False),
+    Column("expected_usd_per_million_output_tokens", "$/1M expected", "usd", shown=False),
     Column("tokens_per_s_per_user", "tok/s/user", "tokens/s", rank=7),
     Column("tokens_per_s", "tok/s", "tokens/s", rank=4, bar=True),
     Column("ttft_s", "TTFT", "s", rank=9),
@@ -90,6 +95,7 @@ def compare(
     revision: c.RevisionOption = None,
     offline: c.OfflineOption = False,
     refresh: c.RefreshOption = False,
+    explain: c.ExplainOption = False,
     format: c.FormatOption = "table",
     json: c.JsonOption = False,
     output: c.OutputOption = None,
@@ -140,6 +146,12 @@ def compare(
     progress.close()
     rows.sort(key=lambda row: _rank(row, key, sign))
     only = loaded[0] if len(names) == 1 else None
+    figures: dict[str, Figure] = {}
+    if explain and only and rows and rows[0]["fits"]:
+        best = next(one for one in chosen if one.device.id == rows[0]["hardware"] and rows[0]["count"] in one.counts)
+        plan = search.deployment(space, best.device, space.weights[0], space.kvs[0], rows[0]["count"])
+        worked = search.point(space, plan, best.usd_per_hour, rows[0]["batch"])
+        figures = {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
     shared = (
         {key: rows[0][key] for key in ("ctx_tokens", "weights", "kv_dtype")}
         if only
@@ -173,10 +185,11 @@ def compare(
         rows=tuple(rows),
         assumptions=tuple(_assumptions(assumed, batch, limit, price, method)),
         warnings=(*warnings, *_warnings(rows, limit), *(only.notes if only else ())),
+        figures=figures,
         verdict=any(row["fits"] and _within(row, limit) for row in rows),
         rows_first=True,
     )
-    c.emit(report, format=format, json=json, output=output, explain=False, check=check)
+    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
 
 def _within(row: dict[str, Any], limit: float | None) -> bool:
@@ -199,6 +212,8 @@ def _warnings(rows: list[dict[str, Any]], limit: float | None) -> Iterator[str]:
     if unpriced:
         few = ", ".join(unpriced[:4]) + (", …" if len(unpriced) > 4 else "")
         yield f"no price is recorded for {s.counted(len(unpriced))}: {few}; --price gives one"
+    if any(row["usd_per_hour"] == 0 for row in rows):
+        yield "tokens_per_s_per_usd_hour: the price is 0"
     fitting = [row for row in rows if row["fits"]]
     if not fitting:
         yield "nothing fits: `why` says what is lacking"
@@ -228,4 +243,4 @@ def _rank(row: dict[str, Any], key: str, sign: int) -> tuple[Any, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("compare", epilog=EXAMPLES)(compare)
+    app.command("compare", epilog=EXAMPLES)(c.estimating(compare, only_one=("pp", "ep")))

@@ -22,9 +22,6 @@ Examples:
 
   llmcalc cost -m Qwen/Qwen3-8B -d rtx-4090 -b 8 --owned --purchase 1599 --kwh 0.30
 """
-PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
-CachedOption = Annotated[str, typer.Option("--cached", metavar="TOKENS", help="Prompt tokens already in the prefix cache.")]
-OutputTokensOption = Annotated[str | None, typer.Option("--output-tokens", metavar="TOKENS", help="Tokens written per request.")]
 
 
 def cost(
@@ -32,9 +29,9 @@ def cost(
     hardware: c.HardwareOption,
     ctx: c.CtxOption = None,
     batch: c.BatchOption = "1",
-    prompt: PromptOption = None,
-    cached: CachedOption = "0",
-    output_tokens: OutputTokensOption = None,
+    prompt: c.PromptOption = None,
+    cached: c.CachedOption = "0",
+    output_tokens: c.OutputTokensOption = None,
     price: c.PriceOption = None,
     utilization: Annotated[str, typer.Option("--utilization", metavar="SHARE", help="Share of the time the devices are busy.")] = "1",
     owned: Annotated[bool, typer.Option("--owned", help="Amortised purchase and power instead of rent.")] = False,
@@ -79,14 +76,19 @@ def cost(
             raise UsageError("no-price", f"no purchase price is recorded for {plan.device.id}", "give one with --purchase, in USD")
         ownership = estimator.Ownership(bought, c.positive(years, "years"), units.quantity(kwh, "usd"), c.positive(pue, "pue"))
     read = units.tokens(prompt, "prompt") if prompt is not None else None
-    known = 0 if cached.strip() == "0" else units.tokens(cached, "cached")
-    if known >= (read if read is not None else tokens):
-        raise UsageError("bad-value", f"cached {known:,} is not less than the prompt", "at least one token of a prompt is read")
+    known = c.cached_tokens(cached, tokens if read is None else read)
     work = Workload(tokens, sequences, read, units.tokens(output_tokens, "output-tokens") if output_tokens is not None else None, known)
     estimate = estimator.cost(found, plan, work, method=method, utilization=c.fraction(utilization, "utilization"), owned=ownership)
     r = estimate.results
     facts = (
         Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd"),
+        Fact(
+            "expected_usd_per_million_output_tokens",
+            "  expected in an engine",
+            r["expected_usd_per_million_output_tokens"],
+            "usd",
+            note=c.between(r, "expected_usd_per_million_output_tokens", "usd"),
+        ),
         Fact("fixed_usd_per_million", "  shared by the batch", r["fixed_usd_per_million"], "usd", note="halves when the batch doubles"),
         Fact("marginal_usd_per_million", "  each sequence's own", r["marginal_usd_per_million"], "usd", note="no batch shares it"),
         Fact(
@@ -102,6 +104,14 @@ def cost(
         Fact("usd_per_hour", f"{plan.ranks} × {plan.device.id} per hour", r["usd_per_hour"], "usd/h"),
         Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s"),
         Fact("tpot_s", "TPOT", r["tpot_s"], "s"),
+        Fact(
+            "expected_step_time_s", "  expected in an engine", r["expected_step_time_s"], "s", note=c.between(r, "expected_step_time", "s")
+        ),
+        *(
+            Fact(key, key, r[key], shown=False)
+            for key in r
+            if key.startswith("expected_") and key.endswith(("_low", "_high", "low_s", "high_s"))
+        ),
         Fact("energy_joules_per_token", "joules per token", r["energy_joules_per_token"], note="at rated power"),
         Fact("fits", "fits", r["fits"]),
     )
@@ -116,6 +126,11 @@ def cost(
             "batch": sequences,
             "method": method,
             "utilization": c.fraction(utilization, "utilization"),
+            "prompt_tokens": estimate.inputs["prompt_tokens"],
+            "cached_tokens": known,
+            "output_tokens": estimate.inputs["output_tokens"],
+            "usd_per_device_hour": plan.usd_per_device_hour,
+            "owned": ownership is not None,
             **c.plan_inputs(plan),
         },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
@@ -130,4 +145,4 @@ def cost(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("cost", epilog=EXAMPLES)(cost)
+    app.command("cost", epilog=EXAMPLES)(c.estimating(cost))

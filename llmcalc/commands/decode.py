@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from llmcalc.commands import common as c
+from llmcalc.errors import UsageError
 from llmcalc.estimate import decode as estimator
 from llmcalc.plan import Workload
 from llmcalc.present import Fact, Report
@@ -27,6 +30,10 @@ def decode(
     batch: c.BatchOption = "1",
     weights: c.WeightsOption = "auto",
     kv_dtype: c.KvOption = "auto",
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt of the others' requests, which interrupt the expected step.")
+    ] = None,
+    output_tokens: c.OutputTokensOption = None,
     tp: c.TpOption = None,
     pp: c.PpOption = "1",
     ep: c.EpOption = "1",
@@ -51,12 +58,17 @@ def decode(
         found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
         memory_utilization=memory_utilization,
     )  # fmt: skip
-    estimate = estimator.decode(found, plan, Workload(tokens, sequences), method)
+    if (prompt is None) != (output_tokens is None):
+        raise UsageError("bad-value", "--prompt and --output-tokens describe a request together", "give both, or neither")
+    read = None if prompt is None else c.units.tokens(prompt, "prompt")
+    answer = None if output_tokens is None else c.units.tokens(output_tokens, "output-tokens")
+    estimate = estimator.decode(found, plan, Workload(tokens, sequences, read, answer), method)
     r = estimate.results
     verdict = r["fits"] is not False
     ideal = "ideal; an engine takes longer" if verdict else "if there were memory for it"
     facts = (
         Fact("step_time_s", "step time", r["step_time_s"], "s", note=ideal),
+        Fact("expected_step_time_s", "expected in an engine", r["expected_step_time_s"], "s", note=c.between(r, "expected_step_time", "s")),
         Fact("tpot_s", "TPOT", r["tpot_s"], "s", shown=False),
         Fact("tokens_per_s_per_user", "tokens/s per sequence", r["tokens_per_s_per_user"], "tokens/s"),
         Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s", sequences > 1),
@@ -84,14 +96,21 @@ def decode(
         ),
         Fact("ridge_point_flops_per_byte", "ridge point", r["ridge_point_flops_per_byte"], note="FLOP per byte of the device"),
         Fact("fits", "fits", r["fits"]),
-        *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
+        Fact("expected_step_time_low_s", "expected, low end", r["expected_step_time_low_s"], "s", shown=False),
+        Fact("expected_step_time_high_s", "expected, high end", r["expected_step_time_high_s"], "s", shown=False),
     )
     report = Report(
         command="decode",
         title=f"Decode step of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"ctx_tokens": tokens, "batch": sequences, "method": method, **c.plan_inputs(plan)},
+        inputs={
+            "ctx_tokens": tokens,
+            "batch": sequences,
+            **({} if read is None else {"prompt_tokens": read, "output_tokens": answer}),
+            "method": method,
+            **c.plan_inputs(plan),
+        },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
         facts=facts,
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
@@ -104,4 +123,4 @@ def decode(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("decode", epilog=EXAMPLES)(decode)
+    app.command("decode", epilog=EXAMPLES)(c.estimating(decode))

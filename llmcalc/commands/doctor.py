@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def doctor(
             *facts,
             *_local(),
         ),
-        columns=(Column("about", "about"), Column("what", "what"), Column("value", "value"), Column("note", "note")),
+        columns=(Column("about", "about", rank=1), Column("what", "what"), Column("value", "value"), Column("note", "note", rank=2)),
         rows=tuple(rows),
         warnings=tuple(warnings),
     )
@@ -97,7 +98,7 @@ def _hub() -> list[dict[str, str]]:
 
 
 def _terminal() -> list[dict[str, str]]:
-    wide = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     kind = f"{wide} columns" if wide else "a pipe or a file"
     names = ("TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "SOURCE_DATE_EPOCH", "LLMCALC_DEBUG")
     given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]

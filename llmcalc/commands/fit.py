@@ -115,4 +115,4 @@ def remarks(plan: Deployment, r: dict[str, Any]) -> tuple[str, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("fit", epilog=EXAMPLES)(fit)
+    app.command("fit", epilog=EXAMPLES)(c.estimating(fit))

@@ -30,8 +30,8 @@ COLUMNS = (
     Column("kind", "kind"),
     Column("bytes_per_token", "per token", "B/token"),
     Column("bytes_per_token_beyond_window", "beyond window", "B/token", shown=False),
-    Column("window_tokens", "window", "tokens"),
-    Column("state_bytes", "state", "B"),
+    Column("window_tokens", "window", "tokens", rank=1),
+    Column("state_bytes", "state", "B", rank=2),
     Column("bytes_per_sequence", "per sequence", "B"),
 )
 
@@ -44,6 +44,9 @@ def kv(
     hardware: c.AnyHardwareOption = None,
     weights: c.WeightsOption = "auto",
     tp: c.TpOption = None,
+    pp: c.PpOption = "1",
+    ep: c.EpOption = "1",
+    reserve: c.ReserveOption = "0",
     engine: c.EngineOption = "napkin",
     memory_utilization: c.UtilizationOption = None,
     max_num_batched_tokens: c.BatchedOption = None,
@@ -54,6 +57,7 @@ def kv(
     format: c.FormatOption = "table",
     json: c.JsonOption = False,
     output: c.OutputOption = None,
+    check: c.CheckOption = False,
 ) -> None:
     """KV cache and recurrent state, by kind of layer."""
     found = c.load(model, revision=revision, offline=offline, refresh=refresh)
@@ -65,11 +69,14 @@ def kv(
     said: tuple[str, ...] = ()
     if hardware is not None or engine != "napkin":
         plan = c.deployment(
-            found, hardware or LARGE, weights=weights if hardware else "bf16", kv_dtype=kv_dtype, tp=tp, engine=engine,
-            memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens,
+            found, hardware or LARGE, weights=weights if hardware else "bf16", kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep,
+            reserve=reserve, engine=engine, memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens,
         )  # fmt: skip
         held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None)
     r = estimate.results | held
+    placed = {"weights": weights != "auto", "tp": tp, "pp": pp != "1", "ep": ep != "1", "reserve": reserve != "0", "check": check}
+    idle = [name for name, given in placed.items() if given and hardware is None]
+    unplaced = (f"{', '.join(idle)}: of use beside --hardware alone",) if idle else ()
     windowed = r["kv_bytes_per_token"] != r["kv_bytes_per_token_beyond_window"]
     saved = r["kv_bytes_per_sequence"] != r["kv_bytes_per_sequence_full_attention"]
     facts = (
@@ -95,7 +102,7 @@ def kv(
         title=f"KV cache of {found.id}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan) if plan and hardware else None,
-        inputs=estimate.inputs | ({"engine": plan.engine.name} if plan else {}),
+        inputs=estimate.inputs | (c.plan_inputs(plan) if plan and hardware else {"engine": plan.engine.name} if plan else {}),
         remarks=said,
         header=(
             c.model_line(found),
@@ -104,11 +111,12 @@ def kv(
         facts=facts,
         columns=COLUMNS,
         rows=estimate.rows,
-        assumptions=(*assumed, *estimate.assumptions),
-        warnings=estimate.warnings,
+        assumptions=(*assumed, *(c.variant(plan) if plan and hardware else ()), *estimate.assumptions),
+        warnings=(*estimate.warnings, *unplaced),
         figures=estimate.figures,
+        verdict=r.get("max_batch", sequences) >= sequences,
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain)
+    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
 
 LARGE = "h100-sxm"
@@ -137,4 +145,4 @@ def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("kv", epilog=EXAMPLES)(kv)
+    app.command("kv", epilog=EXAMPLES)(c.estimating(kv))

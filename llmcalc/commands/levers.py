@@ -124,4 +124,4 @@ def levers(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("levers", epilog=EXAMPLES)(levers)
+    app.command("levers", epilog=EXAMPLES)(c.estimating(levers))

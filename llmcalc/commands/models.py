@@ -112,10 +112,10 @@ def show(
             Column("layers", "layers"),
             Column("first", "first", shown=False),
             Column("mixers", "mixer"),
-            Column("query_heads", "heads"),
+            Column("query_heads", "heads", rank=1),
             Column("kv_heads", "KV heads"),
-            Column("experts", "experts"),
-            Column("experts_per_token", "used"),
+            Column("experts", "experts", rank=2),
+            Column("experts_per_token", "used", rank=3),
             Column("params", "params each", "params"),
         ),
         rows=tuple(rows),
@@ -146,11 +146,10 @@ def check(
             params = memory.language_params(found)
             row.update(architecture=found.model_type, params=params)
             published = found.facts.get("published_params")
-            towers = sum(weight.params for weight in found.towers or ())
-            modules = sum(weight.params for weight in found.stack.mtp)
-            counts = {params + tower + mtp for tower in (0, towers) for mtp in (0, modules)}
+            counts = memory.published_counts(found)
             if isinstance(published, int) and published not in counts:
-                row.update(ok=False, problem=f"published: {published:,} parameters, counted: {params + towers:,}")
+                counted = " or ".join(f"{count:,}" for count in sorted(counts))
+                row.update(ok=False, problem=f"published: {published:,} parameters, counted: {counted}")
             elif found.source == "bundled":
                 changed, row["hub"] = _hub_now(found) if asks else ("", NO_NETWORK)
                 row.update(ok=not changed, problem=changed)
@@ -164,10 +163,10 @@ def check(
         columns=(
             Column("model", "model"),
             Column("ok", "ok"),
-            Column("architecture", "architecture"),
-            Column("params", "language model", "params"),
+            Column("architecture", "architecture", rank=3),
+            Column("params", "language model", "params", rank=1),
             Column("hub", "the Hub's", rank=1),
-            Column("problem", "problem"),
+            Column("problem", "problem", rank=2),
         ),
         rows=tuple(rows),
         verdict=all(bool(row["ok"]) for row in rows),

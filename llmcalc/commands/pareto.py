@@ -43,6 +43,10 @@ COLUMNS = (
     Column("kv_dtype", "KV", rank=4),
     Column("batch", "batch"),
     Column("tpot_s", "TPOT", "s"),
+    Column("expected_tpot_s", "expected", "s", rank=3),
+    Column("expected_tpot_low_s", "expected, low", "s", shown=False),
+    Column("expected_tpot_high_s", "expected, high", "s", shown=False),
+    Column("expected_usd_per_million_output_tokens", "$/1M expected", "usd", shown=False),
     Column("tokens_per_s_per_user", "tok/s/user", "tokens/s", rank=6),
     Column("tokens_per_s_per_device", "tok/s/device", "tokens/s", rank=7),
     Column("usd_per_million_output_tokens", "$/1M out", "usd", bar=True),
@@ -126,8 +130,8 @@ def pareto(
     swept = search.sweep(space, across, up, limits, asked, progress)
     progress.close()
     rows = search.front_rows(space, swept)
-    best = search.row(space, *search.trace(space, swept, swept.chosen[2])) if swept.chosen else None
-    marked = {name: search.row(space, *search.trace(space, swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
+    best = search.row(space, *search.trace(swept, swept.chosen[2])) if swept.chosen else None
+    marked = {name: search.row(space, *search.trace(swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
     named = [_named(space, text, rows, across, up, price) for text in point or []]
     labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
     for row in rows:
@@ -135,7 +139,7 @@ def pareto(
     warnings = list(_warnings(space, swept, rows, best, limits, marked, asked, up))
     figures: dict[str, Figure] = {}
     if best is not None and swept.chosen is not None and explain:
-        plan, one, batch = search.trace(space, swept, swept.chosen[2])
+        plan, one, batch = search.trace(swept, swept.chosen[2])
         worked = search.point(space, plan, one.usd_per_hour, batch)
         figures = {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
     remarks = tuple(_remarks(best, labelled, limits, asked)) + tuple(each["why"] for each in named)
@@ -274,13 +278,13 @@ def _warnings(
         yield f"no power is recorded for {_few(unpowered)}: {s.counted(len(unpowered))} left out"
     if best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
         excess, place = swept.closest
-        row = search.row(space, *search.trace(space, swept, place))
+        row = search.row(space, *search.trace(swept, place))
         if excess > 0:
             yield f"chosen: no point has {_limit_words(limits)}; the closest is {_in_words(row)}: {_misses(row, limits)}"
         else:
             yield f"chosen: {_in_words(row)} holds the limits, but nothing that does has a price"
-    elif best is None and held:
-        yield "chosen: nothing that fits has a price"
+    elif best is None:
+        yield "chosen: nothing that fits has a price" if held else "chosen: nothing fits"
     for name, marked_row in marked.items():
         if marked_row is None and held:
             yield f"marks: nothing with a price has a TPOT of {units.seconds(asked[name])} or less for {name}"
@@ -389,8 +393,8 @@ def _why(row: dict[str, Any], winner: dict[str, Any], across: search.Axis, up: s
     gains = []
     for axis in (across, up):
         label, unit = LABELS[axis.key].label, LABELS[axis.key].unit
-        change = winner[axis.key] / row[axis.key] - 1
-        gains.append(f"{label} {shown(winner[axis.key], unit)} instead of {shown(row[axis.key], unit)} ({change:+.0%})")
+        change = f" ({winner[axis.key] / row[axis.key] - 1:+.0%})" if row[axis.key] else ""
+        gains.append(f"{label} {shown(winner[axis.key], unit)} instead of {shown(row[axis.key], unit)}{change}")
     other = [
         f"{key.replace('_dtype', '').replace('kv', 'KV')} {winner[key]} instead of {row[key]}"
         for key in IDENTITY
@@ -419,7 +423,7 @@ def _chart(
             alone = replace(space, candidates=(one,))
             swept = search.sweep(alone, across, up)
             own = _thinned(list(swept.front.places), DRAWN)
-            points = [search.row(alone, *search.trace(alone, swept, search.Place(*map(int, place)))) for place in own]
+            points = [search.row(alone, *search.trace(swept, search.Place(*map(int, place)))) for place in own]
             label = f"{one.counts[0]}x {one.device.id}" if one.exact and one.counts[0] > 1 else one.device.id
             by_device[label] = points
     else:
@@ -441,4 +445,4 @@ def _thinned(points: list[Any], most: int) -> list[Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pareto", epilog=EXAMPLES)(pareto)
+    app.command("pareto", epilog=EXAMPLES)(c.estimating(pareto, only_one=("pp", "ep")))

@@ -262,6 +262,18 @@ def plan(
         Fact("batch_limit", "batch limit", r["batch_limit"], "", met, note="sequences of a replica"),
         Fact("mean_batch", "  mean batch", r["mean_batch"], "", met),
         *(Fact(f"{name}_p{p}_s", f"{name.upper()} p{p}", r[f"{name}_p{p}_s"], "s", met) for name in ("ttft", "tpot") for p in (50, 95, 99)),
+        *(
+            Fact(
+                f"expected_{name}_s",
+                f"expected {name.upper()}",
+                r[f"expected_{name}_s"],
+                "s",
+                met,
+                note=c.between(r, f"expected_{name}", "s"),
+            )
+            for name in ("tpot", "ttft")
+        ),
+        *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_") and key.endswith(("_low_s", "_high_s"))),
         Fact("e2e_p95_s", "whole request p95", r["e2e_p95_s"], "s", met),
         Fact("preemptions", "preemptions", r["preemptions"], shown=bool(r["preemptions"])),
         Fact("binding", "binding", r["binding"], note=_BINDING.get(r["binding"] or "", "")),
@@ -394,4 +406,4 @@ _LABELS: dict[str, tuple[str, str]] = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("plan", epilog=EXAMPLES)(plan)
+    app.command("plan", epilog=EXAMPLES)(c.estimating(plan))

@@ -34,6 +34,7 @@ def prefill(
     tp: c.TpOption = None,
     pp: c.PpOption = "1",
     ep: c.EpOption = "1",
+    engine: c.EngineOption = "napkin",
     revision: c.RevisionOption = None,
     offline: c.OfflineOption = False,
     refresh: c.RefreshOption = False,
@@ -47,7 +48,7 @@ def prefill(
     tokens, assumed = c.context(found, ctx if ctx is not None or prompt is None else prompt, at_most=c.DEFAULT_CTX)
     read = c.units.tokens(prompt, "prompt") if prompt is not None else tokens
     known = c.cached_tokens(cached, read)
-    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep)
+    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, engine=engine)
     sequences = c.whole_number(batch, "batch", least=0)
     piece = c.count_or_zero(chunk, "chunk") or None
     work = Workload(tokens, sequences) if sequences else None
@@ -61,6 +62,7 @@ def prefill(
             "s",
             note=f"beside {sequences:,} decoding" if work is not None and piece else "idle server, ideal rates",
         ),
+        Fact("expected_ttft_s", "expected in an engine", r["expected_ttft_s"], "s", note=c.between(r, "expected_ttft", "s")),
         Fact("prefill_time_s", "prefill alone", r["prefill_time_s"], "s", r["prefill_time_s"] != r["ttft_s"]),
         Fact("gemm_s", "  matrices", r["gemm_s"], "s"),
         Fact("attention_s", "  attention", r["attention_s"], "s", note=f"{r['attention_share']:.0%} of the arithmetic"),
@@ -89,7 +91,8 @@ def prefill(
             note="longer prompts cost quadratically",
         ),
         *((Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", note=_FREE),) if work is not None else ()),
-        *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_")),
+        Fact("expected_ttft_low_s", "expected, low end", r["expected_ttft_low_s"], "s", shown=False),
+        Fact("expected_ttft_high_s", "expected, high end", r["expected_ttft_high_s"], "s", shown=False),
     )
     columns = (
         Column("chunk_tokens", "chunk", "tokens"),
@@ -125,4 +128,4 @@ def prefill(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("prefill", epilog=EXAMPLES)(prefill)
+    app.command("prefill", epilog=EXAMPLES)(c.estimating(prefill))

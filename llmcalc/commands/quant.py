@@ -161,4 +161,4 @@ def _caches(model: Model, text: str | None) -> list[Format]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("quant", epilog=EXAMPLES)(quant)
+    app.command("quant", epilog=EXAMPLES)(c.estimating(quant))

@@ -168,7 +168,7 @@ def _tell(text: str, style: str) -> None:
 
     from llmcalc.present import terminal
 
-    console = terminal._console()
+    console = terminal.in_memory()
     width = min(console.width, 100) if console.is_terminal else 10**6
     pad = " " * (len(text) - len(text.lstrip()))
     hanging = pad + ("   " if text.lstrip()[1:3] == ") " else "")
@@ -246,20 +246,21 @@ def _row(number: int, question: Question) -> dict[str, Any]:
 
 def worksheet(found: list[Question], inputs: dict[str, Any]) -> str:
     """Markdown: the questions, room to answer, and the answers at the end."""
-    from llmcalc.present.as_markdown import _text
+    from llmcalc.present.as_markdown import plain_text
 
     session = Session(inputs["lang"], lambda _: None, lambda *_: None, _explained, time.monotonic)
     lines = [f"# {session.say('worksheet', count=len(found), seed=inputs['seed'])}", ""]
     for number, question in enumerate(found, 1):
-        lines += [f"{number}. {_text(question.text)}", ""]
+        lines += [f"{number}. {plain_text(question.text)}", ""]
         if question.kind == "choice":
-            lines += [f"    {letter}) {_text(choice)}  " for letter, choice in zip(quiz.LETTERS, question.choices, strict=False)] + [""]
+            lettered = zip(quiz.LETTERS, question.choices, strict=False)
+            lines += [*(f"    {letter}) {plain_text(choice)}  " for letter, choice in lettered), ""]
     lines += [f"## {session.say('answers')}", ""]
     for number, question in enumerate(found, 1):
         lines += [
-            f"{number}. **{_text(localised(answer_text(question), inputs['lang']))}**",
+            f"{number}. **{plain_text(localised(answer_text(question), inputs['lang']))}**",
             "",
-            *(f"    {_text(step)}  " for step in question.steps),
+            *(f"    {plain_text(step)}  " for step in question.steps),
             "",
         ]
         explained = _explained(question)

@@ -9,7 +9,8 @@ import typer
 from llmcalc.commands import common as c
 from llmcalc.commands import plan as p
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import planning, serving
+from llmcalc.estimate import planning
+from llmcalc.estimate.steady import steady as closed_form
 from llmcalc.present import Column, Fact, Report
 
 EXAMPLES = """
@@ -96,7 +97,7 @@ def simulate(
             "choose a larger device, --tp, or smaller formats",
         )
     outcome = planning.run(one, service, 1, batch=min(one.memory_batch, service.max_batch))
-    steady = serving.steady(one.rates, one.profile, coming.rate, min(one.memory_batch, service.max_batch), service.chunk)
+    steady = closed_form(one.rates, one.profile, coming.rate, min(one.memory_batch, service.max_batch), service.chunk)
     broken = planning.violated(outcome, service)
     times = {"ttft": outcome.ttft, "tpot": outcome.tpot, "e2e": outcome.e2e}
     words = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "whole request"}

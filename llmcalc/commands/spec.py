@@ -125,7 +125,7 @@ def spec(
         Fact("plain_tpot_s", "TPOT without", r["plain_tpot_s"], "s"),
         Fact("acceptance", "acceptance", r["acceptance"]),
         Fact("draft_tokens", "draft tokens", r["draft_tokens"], note="" if draft_tokens else "the best of this point"),
-        Fact("best_draft_tokens", "best draft tokens", r["best_draft_tokens"], note="0: do not speculate"),
+        Fact("best_draft_tokens", "best draft tokens", r["best_draft_tokens"], note="0 means: do not speculate"),
         Fact("expected_tokens_per_step", "tokens per step", r["expected_tokens_per_step"], note="the target's own token counted"),
         Fact("step_time_s", "step with drafts", r["step_time_s"], "s"),
         Fact("draft_s", "  one draft", r["draft_s"], "s"),
@@ -213,4 +213,4 @@ def _proof_report(proof: dict[str, Any]) -> Report:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("spec", epilog=EXAMPLES)(spec)
+    app.command("spec", epilog=EXAMPLES)(c.estimating(spec))

@@ -23,7 +23,7 @@ Examples:
 COLUMNS = (
     Column("part", "part"),
     Column("params", "parameters", "params"),
-    Column("active_params", "active per token", "params"),
+    Column("active_params", "active per token", "params", rank=1),
     Column("bytes", "bytes", "B"),
 )
 FILE_COLUMNS = (
@@ -31,9 +31,9 @@ FILE_COLUMNS = (
     Column("params", "computed", "params"),
     Column("active_params", "active per token", "params", shown=False),
     Column("bytes", "bytes", "B"),
-    Column("file_params", "in the files", "params"),
+    Column("file_params", "in the files", "params", rank=2),
     Column("file_bytes", "bytes there", "B"),
-    Column("file_dtypes", "stored as"),
+    Column("file_dtypes", "stored as", rank=3),
 )
 FromFilesOption = Annotated[
     bool, typer.Option("--from-files", help="Read the weight files' headers too (safetensors, GGUF; no weights), and compare.")
@@ -121,4 +121,4 @@ def file_facts(r: dict[str, Any]) -> tuple[Fact, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("weights", epilog=EXAMPLES)(weights)
+    app.command("weights", epilog=EXAMPLES)(c.estimating(weights))

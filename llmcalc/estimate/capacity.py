@@ -19,13 +19,8 @@ from llmcalc.units import decimal_size, size, whole
 
 def memory_figure(plan: Deployment) -> Figure:
     """Memory of all devices, as the engine counts it. Errors: no-memory-size."""
-    device = plan.device
-    each = device.memory_bytes if plan.engine.nominal else device.memory_usable_bytes
-    if each is None:
-        raise UsageError("no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'")
-    per_device = Figure(
-        "memory_per_device", each, "B", f"{device.id}: {'nominal, decimal' if plan.engine.nominal else 'as the driver reports it'}"
-    )
+    counted = "nominal, decimal" if plan.engine.nominal else "as the driver reports it"
+    per_device = Figure("memory_per_device", policy.device_bytes(plan), "B", f"{plan.device.id}: {counted}")
     return f.replicated_bytes.of(as_name="memory_bytes", held_bytes=per_device, copies=Figure("devices", plan.ranks, "", layout.LAYOUT))
 
 
@@ -42,7 +37,7 @@ def usable_figures(model: Model, plan: Deployment, ctx: Any, memory: Figure, wei
     given = {"memory_bytes": seen, "utilization": share, "overhead_bytes": beside, "reserve_bytes": reserve}
     if plan.engine.of_free:
         return e.free_share_bytes.of(given, as_name="usable_bytes", weight_bytes=weights), reserve
-    return e.usable_bytes.of(given), reserve
+    return e.usable_beside_buffers.of(given, as_name="usable_bytes"), reserve
 
 
 def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
@@ -53,9 +48,7 @@ def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
     sequence = policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
-    found["kv_bytes_per_sequence"] = Figure(
-        "kv_bytes_per_sequence", sequence.value, sequence.unit, sequence.origin, sequence.formula, sequence.inputs
-    )
+    found["kv_bytes_per_sequence"] = replace(sequence, name="kv_bytes_per_sequence")
     found["max_batch_exact"] = f.max_batch_exact.of(kv_budget_bytes=budget, kv_bytes_per_sequence=found["kv_bytes_per_sequence"])
     return found
 
@@ -79,10 +72,42 @@ def longest_context(model: Model, plan: Deployment, batch: int, budget: float) -
     return low
 
 
-def smallest_count(model: Model, plan: Deployment, need: float) -> int | None:
-    """Devices of this kind that hold that much, at the engine's share; None where one device has nothing left."""
-    each = memory_figure(plan).value / plan.ranks * plan.share - plan.reserve_bytes
-    return math.ceil(need / each) if each > 0 else None
+def smallest_count(model: Model, plan: Deployment, ctx: Any, need: float) -> int | None:
+    """Devices of this kind that hold that much as stages of a pipeline, which replicate nothing; None where no number does."""
+    weights = layout.held_weight_bytes(model, plan)
+
+    def usable(count: int) -> float:
+        stages = replace(plan, tp=1, pp=count, ep=1)
+        value: float = usable_figures(model, stages, ctx, memory_figure(stages), weights)[0].value
+        return value
+
+    each = usable(3) - usable(2)
+    if each <= 0:
+        return None
+    # Proportional, but for what one device holds otherwise than several, and for SGLang's buffers per rank.
+    first = max(1, math.floor((need - usable(2)) / each))
+    return next((count for count in range(first, first + 100) if usable(count) >= need), None)
+
+
+def sequences(plan: Deployment, exact: float) -> int:
+    """Whole sequences of an exact quotient, as many in each data-parallel group."""
+    return max(0, math.floor(exact / plan.dp)) * plan.dp
+
+
+def cautions(model: Model, plan: Deployment, ctx: int) -> list[str]:
+    """What is estimated though it cannot be run: a context, a layout or an engine that does not go with model and devices."""
+    found = []
+    if model.max_context and ctx > model.max_context:
+        found.append(f"ctx {ctx:,} is beyond the model's own maximum of {model.max_context:,} tokens")
+    if plan.ranks > 1:
+        from llmcalc.estimate.parallel import invalid  # rests on this room
+
+        reason = invalid(model, plan)
+        if reason is not None:
+            found.append(f"tp {plan.tp}, pp {plan.pp}, ep {plan.ep}: {reason}, so engines refuse this layout")
+    if plan.engine.vendors and plan.device.vendor not in plan.engine.vendors:
+        found.append(f"{plan.engine.name} does not run on {plan.device.vendor}")
+    return found
 
 
 def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
@@ -91,21 +116,21 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
     value = {key: figure.value for key, figure in found.items()}
     budget = value["kv_budget_bytes"]
     exact = value["max_batch_exact"]
-    batch = max(0, math.floor(exact / plan.dp)) * plan.dp
+    batch = sequences(plan, exact)
     fits = batch >= work.batch
     longest = longest_context(model, plan, work.batch, budget) if budget > 0 else 0
     needed = value["weight_bytes"] + work.batch * value["kv_bytes_per_sequence"]
-    warnings = [*model.notes]
+    warnings = [*model.notes, *cautions(model, plan, work.ctx)]
     if model.towers is None:
         warnings.append("the towers are not counted: their shape is not read")
     if not fits:
-        count = smallest_count(model, plan, needed)
+        count = smallest_count(model, plan, work.ctx, needed)
         ways = [f"{count} × {plan.device.id} would hold it"] if count else []
         ways += [f"{batch:,} sequence{'s' if batch > 1 else ''} would fit"] if batch else []
         warnings.insert(
             0,
             f"does not fit: {size(needed)} are needed ({size(value['weight_bytes'])} of weights in {plan.weights.name}), "
-            f"{size(value['usable_bytes'])} are there" + "".join(f"; {way}" for way in ways),
+            f"{size(max(0, value['usable_bytes']))} are there" + "".join(f"; {way}" for way in ways),
         )
     if longest is None:
         warnings.append("max_ctx_tokens: the cache of this model does not grow without end, so memory sets no limit")
@@ -143,8 +168,8 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
             "log": list(policy.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
             "start_command": policy.start_command(model, plan, work.ctx, max(batch, 1)),
         }
-        results = {key: round(held) if key.endswith("_bytes") and isinstance(held, float) else held for key, held in results.items()}
         warnings += engine_warnings(model, plan, batch, budget)
+    results = {key: round(held) if key.endswith("_bytes") and isinstance(held, float) else held for key, held in results.items()}
     return Estimate(
         results=results,
         figures={"max_batch_exact": found["max_batch_exact"]},
@@ -203,7 +228,7 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[dict[str, 
         except UsageError:
             continue
         budget, exact = held["kv_budget_bytes"].value, max(0, held["max_batch_exact"].value)
-        batch = math.floor(exact / other.dp) * other.dp
+        batch = sequences(other, exact)
         found.append(
             {
                 "item": f"cache under {name}: {batch:,} sequence{'s' * (batch != 1)}",
@@ -223,7 +248,7 @@ def kv_held(model: Model, plan: Deployment, work: Workload) -> dict[str, Any]:
     return {
         "engine_kv_bytes_per_sequence": whole(each),
         "hardware_share": f.share(each * work.batch, found["memory_bytes"].value),
-        "max_batch": math.floor(max(0, found["max_batch_exact"].value) / plan.dp) * plan.dp,
+        "max_batch": sequences(plan, found["max_batch_exact"].value),
     }
 
 

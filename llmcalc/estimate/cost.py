@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, decode, layout, prefill
+from llmcalc.estimate import Estimate, decode, expected, layout, prefill
 from llmcalc.figures import Figure
 from llmcalc.formulas import money, time
 from llmcalc.plan import Deployment, Workload
@@ -115,6 +115,10 @@ def cost(
             output_tokens=Figure("output_tokens", answer, "tokens", "--output-tokens"),
         )
     )
+    likely = expected.step(model, plan, work, terms if method == "napkin" else None)
+    for end, seconds in (("", likely.mid_s), ("_low", likely.low_s), ("_high", likely.high_s)):
+        name = f"expected_usd_per_million_output_tokens{end}"
+        found[name] = priced(name, seconds / work.batch, "the expected step, shared by the batch")
     power = plan.device.power_w
     found["energy_joules_per_token"] = (
         None
@@ -129,7 +133,7 @@ def cost(
     fitted = decode.fits(model, plan, work)
     warnings = [*fitted.warnings]
     if hour is None:
-        warnings.append(f"every usd_…: {price_text}; give one with --price, in USD per device-hour")
+        warnings.append(f"usd_per_hour and every …usd_per_million…: {price_text}; give one with --price, in USD per device-hour")
     elif owned is None:
         warnings += price_warning(plan)
     if hour is not None and reading.value is None:
@@ -138,6 +142,7 @@ def cost(
         warnings.append(f"energy_joules_per_token: no power is recorded for {plan.device.id}")
     shown = (
         "usd_per_million_output_tokens",
+        "expected_usd_per_million_output_tokens",
         "usd_per_million_output_floor",
         "fixed_usd_per_million",
         "usd_per_million_blended",
@@ -149,8 +154,12 @@ def cost(
             "usd_per_hour": None if hour is None else hour.value,
             "tokens_per_s": rate.value,
             "tpot_s": length.value,
+            "expected_step_time_s": likely.mid_s,
+            "expected_step_time_low_s": likely.low_s,
+            "expected_step_time_high_s": likely.high_s,
             "fits": fitted.results["fits"],
         },
+        inputs={"prompt_tokens": prompt, "output_tokens": answer},
         figures={key: figure for key in shown if (figure := found[key]) is not None},
         assumptions=(
             *decode.assumptions(model, plan),
@@ -158,6 +167,7 @@ def cost(
             f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (--utilization 1)",
             f"blended over {prompt:,} prompt and {answer:,} output tokens",
             f"method {method}: ideal rates, so an engine costs more",
+            f"expected: {likely.words}",
         ),
         warnings=tuple(warnings),
     )

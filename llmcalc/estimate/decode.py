@@ -12,7 +12,7 @@ from typing import Any
 from llmcalc.architecture import Entry, Model
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, layout, memory
+from llmcalc.estimate import Estimate, capacity, expected, layout, memory
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
@@ -24,7 +24,6 @@ from llmcalc.units import rate as speed
 from llmcalc.units import seconds
 
 METHODS = ("napkin", "roofline")
-ACTIVATION_BYTES = 2  # bf16 activations, in every engine's decode
 # Latency of one collective inside a node, CUDA graphs on: vLLM's custom all-reduce on H100 takes 4.2, 4.6 and 4.7-5.3 us
 # at 2, 4 and 8 ranks (aiconfigurator's tables); over PCIe about 10 us (its p2p_latency).
 LATENCY_S = {"nvlink": 5e-6, "pcie": 10e-6}
@@ -89,33 +88,28 @@ def communication(model: Model, plan: Deployment, tokens: Any) -> Figure:
     if plan.ranks == 1:
         return Figure("communication_s", 0, "s", "one device talks to nobody")
     rate, latency = link_rate(plan.device)
-    hidden = tokens * model.stack.hidden * ACTIVATION_BYTES
-    width = Figure("message_bytes", hidden, "B", "tokens × hidden size × 2 B")
+    message = compute.message_bytes.of(
+        tokens=Figure("tokens", tokens, "tokens", "of a step, in one group"),
+        hidden=Figure("hidden", model.stack.hidden, "", memory.CONFIG),
+        bytes_per_value=Figure("bytes_per_value", layout.ACTIVATION_BYTES, "B", "16-bit activations"),
+    )
+    ways = {"latency_s": latency, "message_bytes": message, "link_bytes_per_s": rate}
+    tp = Figure("devices", plan.tp, "", layout.LAYOUT)
     mixtures = [layer.mlp for layer in model.stack.layers if layer.mlp and layer.mlp.experts] if plan.dp > 1 else []
     parts = []
     if plan.tp > 1:
-        each = time.all_reduce_s.of(
-            latency_s=latency, devices=Figure("devices", plan.tp, "", layout.LAYOUT), message_bytes=width, link_bytes_per_s=rate
-        )
+        each = time.all_reduce_s.of(ways, devices=tp)
         blocks = sum(bool(layer.mixers) + bool(layer.mlp) for layer in model.stack.layers) - len(mixtures)
         parts.append(time.repeated_s.of(as_name="all_reduces_s", times=Figure("all_reduces", blocks, "", memory.CONFIG), each_s=each))
     if mixtures:
-        sent = Figure(
-            "message_bytes", hidden / plan.tp * max(mlp.top_k for mlp in mixtures), "B", "tokens / tp × top_k × hidden size × 2 B"
-        )
-        each = time.all_to_all_s.of(
-            latency_s=latency, devices=Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT), message_bytes=sent, link_bytes_per_s=rate
-        )
+        most = Figure("top_k", max(mlp.top_k for mlp in mixtures), "", memory.CONFIG)
+        sent = compute.dispatched_bytes.of(message_bytes=message, tensor_parallel=tp, top_k=most)
+        ranks = Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT)
+        each = time.all_to_all_s.of(ways | {"message_bytes": sent}, devices=ranks)
         count = Figure("all_to_alls", 2 * len(mixtures), "", memory.CONFIG)
         parts.append(time.repeated_s.of(as_name="all_to_alls_s", times=count, each_s=each))
     if plan.pp > 1:
-        hop = time.all_to_all_s.of(
-            as_name="hand_over_s",
-            latency_s=latency,
-            devices=Figure("devices", 2, "", layout.LAYOUT),
-            message_bytes=width,
-            link_bytes_per_s=rate,
-        )
+        hop = time.hand_over_s.of(ways)
         parts.append(time.repeated_s.of(as_name="hand_overs_s", times=Figure("boundaries", plan.pp - 1, "", layout.LAYOUT), each_s=hop))
     return parts[0] if len(parts) == 1 else total("communication_s", "s", tuple(parts))
 
@@ -137,8 +131,7 @@ def step(model: Model, plan: Deployment, work: Workload, method: str = "napkin")
     tp = Figure("devices", plan.tp, "", layout.LAYOUT)
     local = larger(1, work.batch / (plan.dp * plan.pp)) if plan.dp * plan.pp > 1 else work.batch
     batch = Figure("batch", local, "", "--batch" if plan.dp * plan.pp == 1 else "--batch, dealt over groups and stages")
-    kv_bytes = layout.sequence_bytes(model, plan, ctx, reads=True)
-    kv_bytes = Figure("kv_read_bytes", kv_bytes.value, "B", kv_bytes.origin, kv_bytes.formula, kv_bytes.inputs)
+    kv_bytes = replace(layout.sequence_bytes(model, plan, ctx, reads=True), name="kv_read_bytes")
     found = {
         "kv_read_bytes": kv_bytes,
         "kv_read_s": time.kv_read_s.of(batch=batch, kv_read_bytes=kv_bytes, bandwidth_bytes_per_s=w, devices=tp),
@@ -212,9 +205,10 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
     p16 = compute_rate(plan.device, plain)
     if p.value is None or p16.value is None:
         raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "use --method napkin")
-    width = Figure("bytes_per_value", ACTIVATION_BYTES, "B", "16-bit activations")
+    width = Figure("bytes_per_value", layout.ACTIVATION_BYTES, "B", "16-bit activations")
     gemms: list[Figure] = []
-    dense = routed = math = 0.0
+    products: list[Figure] = []
+    dense = routed = 0.0
     for index, (layers, weight) in enumerate(model_weights(model)):
         head = model.stack.tied and weight in model.stack.embedding[:1]
         if weight.part in ("embedding", "positions", "encoder") and not head:
@@ -226,6 +220,7 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
             rate = compute_rate(plan.device, fmt)
         chosen = layout.routed(weight)
         spread = plan.tp * plan.dp if chosen else plan.tp
+        ranks = Figure("devices", spread, "", layout.LAYOUT)
         bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
         params = Figure("params", weight.rows * weight.columns, "params", f"{weight.rows} × {weight.columns}")
         if chosen:
@@ -236,22 +231,24 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
             )
             stored = f.expert_read_bytes.of(params_per_expert=params, distinct_experts=touched, bits_per_weight=bits)
         else:
-            stored = f.weight_bytes.of(params=params, bits_per_weight=bits)
+            every = params if weight.copies == 1 else Figure("params", weight.params, "params", f"{weight.copies} × {params.origin}")
+            stored = f.weight_bytes.of(params=every, bits_per_weight=bits)
         times = Figure("layers", layers, "", memory.CONFIG)
         if weight.columns == 1:  # a norm or a bias is applied while its neighbour's output passes by: no traffic of its own
-            each = time.read_s.of(bytes_read=stored, bandwidth_bytes_per_s=w, devices=Figure("devices", spread, "", layout.LAYOUT))
+            each = time.read_s.of(bytes_read=stored, bandwidth_bytes_per_s=w, devices=ranks)
         else:
             origin = f"{batch.origin} × top_k" if chosen else batch.origin
-            tokens = Figure("tokens", batch.value * (weight.active * plan.dp if chosen else weight.copies), "tokens", origin)
+            tokens = Figure("tokens", batch.value * weight.active * (plan.dp if chosen else 1), "tokens", origin)
             values = Figure("values_in_and_out", weight.rows + (0 if weight.name.endswith(FUSED) else weight.columns), "", params.origin)
             flops = compute.dense_flops.of(params=params, tokens=tokens)
             each = time.operator_s.of(
                 bytes_moved=compute.gemm_bytes.of(weight_bytes=stored, tokens=tokens, values_in_and_out=values, bytes_per_value=width),
                 work_flops=flops,
-                bandwidth_bytes_per_s=_together(w, spread),
-                flops_per_s=_together(rate, spread),
+                bandwidth_bytes_per_s=of_ranks(w, spread),
+                flops_per_s=of_ranks(rate, spread),
             )
-            math = math + layers * flops.value / (rate.value * spread)
+            product = time.work_s.of(work_flops=flops, flops_per_s=rate, devices=ranks)
+            products.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=product))
         gemms.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=each))
         if chosen:
             routed = routed + layers * stored.value
@@ -266,13 +263,13 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
     return {
         "weight_read_bytes": read_bytes(plan, once, experts if mixture else None),
         "weight_read_s": total("weight_read_s", "s", (read, from_experts)) if mixture else replace(read, name="weight_read_s"),
-        "compute_s": Figure("compute_s", math, "s", "matrix products, each at the rate of its format"),
+        "compute_s": total("compute_s", "s", tuple(products)),
         "gemms_s": total("gemms_s", "s", tuple(gemms)),
         "attention_s": _attention(model, plan, ctx, batch, w, p16),
     }
 
 
-def _together(rate: Figure, ranks: int) -> Figure:
+def of_ranks(rate: Figure, ranks: int) -> Figure:
     """The rate of several ranks."""
     return rate if ranks == 1 else replace(rate, value=rate.value * ranks, origin=f"{ranks} × {rate.origin}")
 
@@ -289,8 +286,8 @@ def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, w: Fi
                     as_name=f"{mixer.kind}_attention_s",
                     bytes_moved=f.batch_bytes.of(bytes_per_sequence=held, batch=batch),
                     work_flops=_entry_flops(entry, layers, ctx, batch),
-                    bandwidth_bytes_per_s=_together(w, plan.tp),
-                    flops_per_s=_together(p16, plan.tp),
+                    bandwidth_bytes_per_s=of_ranks(w, plan.tp),
+                    flops_per_s=of_ranks(p16, plan.tp),
                 )
             )
         for state in memory.state_figures(mixer, layers, plain):
@@ -335,6 +332,13 @@ def critical_batch(model: Model, plan: Deployment) -> Figure:
     )
 
 
+def intensity(model: Model, plan: Deployment, work: Workload, terms: dict[str, Figure]) -> Any:
+    """FLOP per byte of the tokens that pass through the weights together."""
+    tokens = together(plan, work)
+    read = compute.step_bytes(terms["weight_read_bytes"].value, tokens, terms["kv_read_bytes"].value)
+    return time.intensity(compute.dense_flops(step_params(model).value, tokens), read)
+
+
 def bound(terms: dict[str, Figure], method: str = "napkin") -> str:
     """What the step waits for most: the caches, the weights, arithmetic, or the link. The napkin knows no arithmetic of attention."""
     value = {name: figure.value or 0 for name, figure in terms.items()}
@@ -366,9 +370,6 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
     rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "--batch"), step_time_s=length)
     critical = critical_batch(model, plan)
-    tokens = together(plan, work)
-    bytes_read = value["weight_read_bytes"] + tokens * value["kv_read_bytes"]
-    flops = compute.dense_flops(step_params(model).value, tokens)
     alone = step(model, plan, Workload(work.ctx, 1), method)["weight_read_s"]
     single = time.tokens_per_s.of(batch=Figure("batch", 1, "", "one sequence"), step_time_s=alone)
     crossover = kv_crossover(model, plan, work, method) if value["kv_read_bytes"] else None
@@ -377,10 +378,13 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         if value["kv_read_bytes"]
         else None
     )
+    likely = expected.step(model, plan, work, terms if method == "napkin" else None)
     fitted = fits(model, plan, work)
     warnings = [*fitted.warnings]
     if p.value is None:
-        warnings.append(f"compute_s and critical_batch: {p.origin}, so arithmetic is not in the step time")
+        warnings.append(
+            f"compute_s and critical_batch: {p.origin}, so arithmetic is not in the step time and ridge_point_flops_per_byte is unknown"
+        )
     if crossover is None:
         warnings.append("kv_crossover_batch and ceiling_tokens_per_s: this model reads no cache")
     if method == "napkin" and (value["attention_compute_s"] or 0) > value["kv_read_s"]:
@@ -400,21 +404,20 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         "kv_crossover_batch": crossover.value if crossover else None,
         "ceiling_tokens_per_s": ceiling.value if ceiling else None,
         "single_stream_ceiling_tokens_per_s": single.value,
-        "arithmetic_intensity_flops_per_byte": time.intensity(flops, bytes_read),
+        "arithmetic_intensity_flops_per_byte": intensity(model, plan, work, terms),
         "ridge_point_flops_per_byte": None if p.value is None else time.ridge_point(p.value, w.value),
         "fits": fitted.results["fits"],
-        "expected_step_time_s": None,
-        "expected_step_time_low_s": None,
-        "expected_step_time_high_s": None,
+        "expected_step_time_s": likely.mid_s,
+        "expected_step_time_low_s": likely.low_s,
+        "expected_step_time_high_s": likely.high_s,
     }
-    warnings.append("expected_step_time_s: no measured efficiencies are bundled yet; the step time is the ideal one")
-    figures = {"step_time_s": length, "tokens_per_s": rate, "critical_batch": critical}
+    figures = {"step_time_s": length, "expected_step_time_s": likely.mid, "tokens_per_s": rate, "critical_batch": critical}
     if crossover and ceiling:
         figures |= {"kv_crossover_batch": crossover, "ceiling_tokens_per_s": ceiling}
     return Estimate(
         results=results,
         figures=figures,
-        assumptions=(*assumptions(model, plan), f"method {method}: ideal rates, so an engine takes longer"),
+        assumptions=(*assumptions(model, plan), f"method {method}: ideal rates, so an engine takes longer", f"expected: {likely.words}"),
         warnings=tuple(warnings),
     )
 
@@ -447,7 +450,8 @@ def fits(model: Model, plan: Deployment, work: Workload) -> Estimate:
         found = capacity.fit(model, plan, work)
         return replace(found, warnings=tuple(text for text in found.warnings if not text.startswith("max_ctx_tokens")))
     except UsageError as problem:
-        return Estimate({"fits": None, "max_batch": None}, {}, warnings=(f"fits: {problem.message}: {problem.hint}",))
+        said = (*capacity.cautions(model, plan, work.ctx), f"fits: {problem.message}: {problem.hint}")
+        return Estimate({"fits": None, "max_batch": None}, {}, warnings=said)
 
 
 def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ DESKTOP = {"llama.cpp", "ollama", "mlx", "exllamav3"}
 SERVING = {"vllm", "sglang", "trt-llm"}
 ENOUGH = 20
 """Rows of unseen models that a class needs for a band of its own."""
+STRANGE = 1.5
+"""How much further off, either way, a class may be of which nothing was measured."""
 MICRO_BATCH = 512
 """Prompt tokens that a desktop engine takes at once."""
 RUNNING = 2048
@@ -34,7 +36,7 @@ KIND = {"serving": "a serving engine", "desktop": "a desktop engine"}
 GROUP = {
     "hopper": "Hopper", "blackwell": "Blackwell", "ampere": "data-centre Ampere", "ada": "data-centre Ada", "instinct": "Instinct",
     "workstation": "workstation cards", "geforce": "GeForce", "consumer": "consumer cards", "datacenter": "data-centre cards",
-    "apple": "Apple", "unified-nvidia": "DGX Spark", "unified-amd": "Strix Halo",
+    "exllamav3": "consumer cards (ExLlamaV3)", "apple": "Apple", "unified-nvidia": "DGX Spark", "unified-amd": "Strix Halo",
 }  # fmt: skip
 
 
@@ -113,6 +115,11 @@ def group(device: Device, of_kind: str) -> str | None:
     return ("blackwell" if "fp4" in device.compute else "hopper") if stacked else "ada"
 
 
+def class_of(plan: Deployment) -> str | None:
+    """The class of a deployment: its device's, or of its own for an engine that is unlike the others of its kind."""
+    return plan.engine.family if plan.engine.family in GROUP else group(plan.device, kind(plan))
+
+
 def mixture(model: Model) -> bool:
     """Whether a model routes its tokens to experts."""
     return any(each.layer.mlp and each.layer.mlp.experts for each in model.groups)
@@ -122,34 +129,42 @@ def shares(of_what: str, plan: Deployment, shipped: dict[str, Any] | None = None
     """The measured shares and costs of a step or a prompt: the class's, times what is particular to a named engine."""
     of_kind = kind(plan)
     found = (shipped or table())["shares"][of_what][of_kind]
-    chosen = group(plan.device, of_kind)
+    chosen = class_of(plan)
     values = found["groups"].get(chosen) or found["base"]
     factors = found["engines"].get(plan.engine.family, {})
     origin = f"measured, {KIND[of_kind]} on " + (GROUP[chosen] if chosen in found["groups"] and chosen else "any device")
     return {
-        name: Figure(name, value * factors.get(name, 1.0) if not name.endswith("_share") else min(1.0, value * factors.get(name, 1.0)),
-                     "s" if name.endswith("_s") else "", origin)
+        name: Figure(
+            name,
+            value * factors.get(name, 1.0) if not name.endswith("_share") else min(1.0, value * factors.get(name, 1.0)),
+            "s" if name.endswith("_s") else "",
+            origin,
+        )
         for name, value in values.items()
-    }  # fmt: skip
+    }
 
 
 def band(of_what: str, model: Model, plan: Deployment) -> Band:
     """The band of the class; of a class with too few rows the wider one of its kind of engine."""
     of_kind, sort = kind(plan), "mixtures" if mixture(model) else "dense models"
-    chosen = group(plan.device, of_kind)
+    chosen = class_of(plan)
     bands = table()["bands"]
     own = bands.get(f"{of_what}/{of_kind}/{chosen}/{sort}")
     name = f"{sort} under {KIND[of_kind]}"
     if own and own["rows"] >= ENOUGH and chosen:
-        basis = f"{own['rows']} measured rows of {own['models']} models, {name} on {GROUP[chosen]}"
-        return Band(own["low"], own["high"], own["rows"], own["models"], f"{basis}; 80% of those unseen lay within ×{own['low']:.2f}–{own['high']:.2f}")
+        models = f"{own['models']} model" + ("s" if own["models"] > 1 else "")
+        said = f"{own['rows']} measured rows of {models}, {name} on {GROUP[chosen]}; 80% of those unseen lay within"
+        return Band(own["low"], own["high"], own["rows"], own["models"], f"{said} ×{own['low']:.2f}–{own['high']:.2f}")
     near = bands.get(f"{of_what}/{of_kind}/{sort}") or bands[f"{of_what}/{of_kind}"]
-    why = f"only {own['rows']} rows" if own else "no rows"
     where = GROUP[chosen] if chosen else plan.device.id
-    return Band(
-        near["widest_low"], near["widest_high"], near["rows"], near["models"],
-        f"{why} of {sort} measured on {where}, so the wide range of all {near['rows']} rows of {name} is taken, ×{near['widest_low']:.2f}–{near['widest_high']:.2f}",
-    )  # fmt: skip
+    if own:
+        low, high = min(near["widest_low"], own["widest_low"]), max(near["widest_high"], own["widest_high"])
+        why = f"only {own['rows']} row" + ("s" if own["rows"] > 1 else "")
+    else:
+        low, high, why = near["widest_low"] / STRANGE, near["widest_high"] * STRANGE, "no rows"
+    width = "the" if own else "wider than the"
+    said = f"{why} of {sort} measured on {where}, so the range is {width} wide one of all {near['rows']} rows of {name}"
+    return Band(low, high, near["rows"], near["models"], f"{said}, ×{low:.2f}–{high:.2f}")
 
 
 def ranged(of_what: str, mid: Figure, model: Model, plan: Deployment) -> Expected:
@@ -166,7 +181,10 @@ def step_inputs(model: Model, plan: Deployment, work: Workload, terms: dict[str,
     layers = len(model.stack.layers)
     routed = sum(each.count for each in model.groups if each.layer.mlp and each.layer.mlp.experts)
     spread = plan.tp * plan.dp
-    arithmetic = {name: terms[name] if terms[name].value is not None else Figure(name, 0.0, "s", "no known compute rate") for name in ("compute_s", "attention_compute_s")}  # fmt: skip
+    arithmetic = {
+        name: terms[name] if terms[name].value is not None else Figure(name, 0.0, "s", "no known compute rate")
+        for name in ("compute_s", "attention_compute_s")
+    }
     return {
         "weight_read_s": terms["weight_read_s"],
         "kv_read_s": terms["kv_read_s"],
@@ -218,6 +236,19 @@ def step(model: Model, plan: Deployment, work: Workload, terms: dict[str, Figure
     return ranged(step_class(plan, work), mid, model, plan)
 
 
+def beside(
+    model: Model, plan: Deployment, work: Workload, terms: dict[str, Figure] | None, tpot_s: float, usd: float | None
+) -> dict[str, Any]:
+    """The expected time per token with its range, and price, in the keys of a table's row; `tpot_s` and `usd`: the ideal ones."""
+    found = step(model, plan, work, terms)
+    return {
+        "expected_tpot_s": found.mid_s,
+        "expected_tpot_low_s": found.low_s,
+        "expected_tpot_high_s": found.high_s,
+        "expected_usd_per_million_output_tokens": None if usd is None else usd * found.mid_s / tpot_s,
+    }
+
+
 def step_class(plan: Deployment, work: Workload) -> str:
     """Which rows a step's band is of: a desktop engine's batches are further off than its single sequences."""
     if kind(plan) == "serving":
@@ -251,7 +282,7 @@ def reading(model: Model, plan: Deployment, prompt: int, cached: int = 0, terms:
         communication_s=found["communication_s"],
         activation_s=_activations(model, plan, tokens),
         prompt_share=share,
-        **{name: given[name] for name in ("bandwidth_share", "attention_share", "communication_factor", "activation_factor")},
+        **{name: given[name] for name in ("weight_share", "attention_share", "communication_factor", "activation_factor")},
     )
     if plan.pp == 1:
         return busy
@@ -271,16 +302,31 @@ def _desktop_times(plan: Deployment, found: dict[str, Figure]) -> tuple[Figure, 
     scores = found["attention_flops"]
     gemms = Figure("work_flops", found["prefill_flops"].value - scores.value, "FLOP", "matrix products")
     return (
-        time.work_s.of(as_name="gemm_s", work_flops=gemms, flops_per_s=Figure("flops_per_s", plain, "FLOP/s", f"{plan.device.id}, 16 bits"), devices=ranks),
-        time.work_s.of(as_name="attention_s", work_flops=scores, flops_per_s=Figure("flops_per_s", rates.get("fp32", plain), "FLOP/s", f"{plan.device.id}, fp32"), devices=ranks),
-    )  # fmt: skip
+        time.work_s.of(
+            as_name="gemm_s",
+            work_flops=gemms,
+            flops_per_s=Figure("flops_per_s", plain, "FLOP/s", f"{plan.device.id}, 16 bits"),
+            devices=ranks,
+        ),
+        time.work_s.of(
+            as_name="attention_s",
+            work_flops=scores,
+            flops_per_s=Figure("flops_per_s", rates.get("fp32", plain), "FLOP/s", f"{plan.device.id}, fp32"),
+            devices=ranks,
+        ),
+    )
 
 
 def _activations(model: Model, plan: Deployment, tokens: int) -> Figure:
     """Writing a prompt's hidden states once per layer."""
     moved = Figure("bytes_read", tokens * model.stack.hidden * 2 * len(model.stack.layers), "B", "tokens × hidden size × layers × 2 B")
     bandwidth = Figure("bandwidth_bytes_per_s", plan.device.bandwidth_bytes_per_s, "B/s", plan.device.id)
-    return time.read_s.of(as_name="activation_s", bytes_read=moved, bandwidth_bytes_per_s=bandwidth, devices=Figure("devices", plan.tp * plan.pp, "", layout.LAYOUT))  # fmt: skip
+    return time.read_s.of(
+        as_name="activation_s",
+        bytes_read=moved,
+        bandwidth_bytes_per_s=bandwidth,
+        devices=Figure("devices", plan.tp * plan.pp, "", layout.LAYOUT),
+    )
 
 
 def ttft(
@@ -309,7 +355,7 @@ def ttft(
 
 
 def running(model: Model, plan: Deployment, prompt: int, output: int) -> float:
-    """Sequences that run at once under full load: what nine tenths of the memory hold at their mean length, and no more than an engine runs."""
+    """Sequences that run at once under full load: what 90% of the memory hold at their mean length, up to what an engine runs."""
     each = plan.device.memory_usable_bytes or math.inf
     free = (plan.utilization or 0.9) * each * plan.ranks - layout.held_weight_bytes(model, plan).value
     sequence = layout.sequence_bytes(model, plan, Figure("ctx_tokens", prompt + output / 2, "tokens")).value

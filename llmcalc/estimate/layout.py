@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from llmcalc.architecture import Attention, Entry, Model, Weight
@@ -14,6 +15,8 @@ from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment
 
 LAYOUT = "layout"
+ACTIVATION_BYTES = 2
+"""Per element of activations: engines compute in 16 bits."""
 
 
 def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
@@ -73,11 +76,6 @@ def encoder_params(model: Model) -> int:
     return sum(layers * weight.params for layers, weight in model_weights(model) if weight.part == "encoder")
 
 
-def tower_params(model: Model) -> int:
-    """Parameters of the towers; 0 where their shape is not read (the estimate says so)."""
-    return sum(weight.params for weight in model.towers or ())
-
-
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
     """Weights over all ranks: experts once, the rest once per data-parallel group. Towers are held but never read by a decode step."""
     _, experts = weight_split(model)
@@ -85,7 +83,7 @@ def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
     if plan.dp > 1:
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
     if not experts:
-        return Figure("weight_bytes", rest.value, rest.unit, rest.origin, rest.formula, rest.inputs)
+        return replace(rest, name="weight_bytes")
     dealt = memory.weight_bytes(model, plan.weights, "expert_weight_bytes", routed)
     return total("weight_bytes", "B", (rest, dealt))
 

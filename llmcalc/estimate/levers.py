@@ -11,6 +11,7 @@ from llmcalc import formats, hardware
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import Estimate, decode, memory, planning, prefill, serving, speculation
+from llmcalc.estimate.steady import steady
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing
 from llmcalc.plan import Deployment, Workload
@@ -54,11 +55,12 @@ def evaluate(state: State) -> dict[str, Any]:
     most = rates.capacity(state.prompt + state.output)
     wait: float | None = 0.0
     batch: float = state.batch
+    stretched: float | None = None
     if state.rate is not None:
         # Prompts wait for each other as in an M/D/1 queue; the answers share the steps.
         profile = serving.Profile.of([Request(0, state.prompt, state.output, state.cached)])
-        steady = serving.steady(rates, profile, state.rate, max(1, min(most, planning.MOST_BATCH)), 2048)
-        if steady.batch is None or steady.prefill_load >= 1 or queueing.load(state.rate, read) >= 1:
+        served = steady(rates, profile, state.rate, max(1, min(most, planning.MOST_BATCH)), 2048)
+        if served.batch is None or queueing.load(state.rate, read) >= 1:
             return {
                 "ttft_s": None,
                 "tpot_s": None,
@@ -68,9 +70,9 @@ def evaluate(state: State) -> dict[str, Any]:
                 "max_batch": most,
                 "queue_s": None,
                 "prefill_s": read,
-                "load": steady.load,
+                "load": served.load,
             }
-        batch = max(1.0, steady.batch)
+        batch, stretched = max(1.0, served.batch), served.tpot_s
         wait = queueing.mean_wait_s(state.rate, read * read, queueing.load(state.rate, read))
     work = Workload(state.ctx, max(1, round(batch)))
     if state.acceptance is not None:
@@ -82,6 +84,8 @@ def evaluate(state: State) -> dict[str, Any]:
         tpot = None
     plain = decode.step_time(decode.step(state.model, state.plan, work), "napkin").value
     tpot = plain if tpot is None else tpot
+    if stretched is not None:  # by the prompts that arrive, as in the steady state
+        tpot *= stretched / plain
     ttft = (wait or 0.0) + read
     return {
         "ttft_s": ttft,

@@ -149,16 +149,14 @@ def _cache(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> tu
         states = state_figures(mixer, layers, plain)
         parts += kept + states
         stored = [entry for entry in mixer.entries if entry.stored]
-        growing = [(e, s.value) for e, s in zip(stored, per_token, strict=True) if e.tokens is None]
+        growing = [(e, f.amortised(s.value, e.ratio)) for e, s in zip(stored, per_token, strict=True) if e.tokens is None]
         windowed = [entry.window for entry in stored if entry.window is not None]
         rows.append(
             {
                 "kind": mixer.kind,
                 "layers": layers,
-                "bytes_per_token": whole(sum(value / e.ratio if e.ratio > 1 else value for e, value in growing)),
-                "bytes_per_token_beyond_window": whole(
-                    sum(value / e.ratio if e.ratio > 1 else value for e, value in growing if e.window is None)
-                ),
+                "bytes_per_token": whole(sum(value for _, value in growing)),
+                "bytes_per_token_beyond_window": whole(sum(value for e, value in growing if e.window is None)),
                 "window_tokens": min(windowed) if windowed else None,
                 "state_bytes": whole(sum(state.value for state in states)),
                 "bytes_per_sequence": whole(sum(part.value for part in (*kept, *states))),
@@ -250,6 +248,14 @@ def _weight_figure(weight: Weight, layers: int) -> Figure:
 def language_params(model: Model) -> int:
     """Parameters of the language model: embedding, layers, head."""
     return sum(layers * weight.params for layers, weight in model_weights(model))
+
+
+def published_counts(model: Model) -> set[int]:
+    """What a repository may publish as the parameter count: the language model, with or without towers and prediction modules."""
+    language, towers, ahead = (
+        language_params(model), sum(weight.params for weight in model.towers or ()), sum(weight.params for weight in model.stack.mtp)
+    )  # fmt: skip
+    return {language + tower + module for tower in (0, towers) for module in (0, ahead)}
 
 
 def active_params(model: Model, *, embedding: bool = False) -> int:
@@ -387,7 +393,7 @@ def weights(model: Model, weights_format: str = "auto") -> Estimate:
         "active_params": active_params(model),
         "active_params_with_embedding": active_params(model, embedding=True),
         "embedding_params": sum(weight.params for weight in model.stack.embedding),
-        "weight_bytes": size.value if size else None,
+        "weight_bytes": round(size.value) if size else None,
         "bits_per_weight": bits.value if bits else None,
         "mtp_params": mtp,
         "mtp_bytes": mtp_bytes,

@@ -37,8 +37,8 @@ def invalid(model: Model, plan: Deployment) -> str | None:
     if reason is None and plan.pp > len(model.stack.layers):
         reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
     many = experts(model)
-    if reason is None and plan.ep > 1 and many % plan.ep:
-        reason = f"{many} experts are not divisible by {plan.ep}"
+    if reason is None and plan.ep > 1 and (not many or many % plan.ep):
+        reason = f"{many} experts are not divisible by {plan.ep}" if many else "there are no experts to deal"
     return reason
 
 
@@ -69,7 +69,7 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[st
     why = invalid(model, plan)
     ledger = capacity.ledger(model, plan, work.ctx)
     held = ledger["weight_bytes"].value / plan.ranks
-    batch = max(0, math.floor(ledger["max_batch_exact"].value)) * replicas
+    batch = capacity.sequences(plan, ledger["max_batch_exact"].value) * replicas
     found |= {
         "valid": why is None,
         "weight_bytes_per_device": round(held),

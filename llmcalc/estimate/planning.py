@@ -11,11 +11,11 @@ from typing import Any
 from llmcalc import formats
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
-from llmcalc.estimate import Estimate, cost, layout, memory, serving, simulate
+from llmcalc.estimate import Estimate, cost, expected, layout, memory, serving, simulate
 from llmcalc.figures import Figure
 from llmcalc.formulas import money
 from llmcalc.formulas import serving as f
-from llmcalc.plan import Deployment
+from llmcalc.plan import Deployment, Workload
 from llmcalc.traffic import Kind, Request, Traffic
 from llmcalc.units import seconds
 
@@ -227,7 +227,7 @@ def pools(model: Model, plan: Deployment, service: Service, sample: list[Request
     if found.batch_limit == 0:
         return {"why": "does not fit" if found.memory_batch == 0 else "TPOT of one sequence is over the limit"}
     profile, rates, rate = found.profile, found.rates, service.traffic.rate
-    reading = profile.prompt_s(rates, 0, 0)[0]
+    reading = profile.prompt_s(rates, 0, 0)
     writing = max(profile.output - 1, 0) * serving.token_share_s(rates, profile.kv_s(rates), found.batch_limit)
     prefills = max(1, math.ceil(f.pool_replicas(rate, reading, PREFILL_DERATE)))
     decodes = max(1, math.ceil(f.pool_replicas(rate, writing, DECODE_DERATE)))
@@ -303,6 +303,9 @@ def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Re
 # ---- the plan -----------------------------------------------------------------------------------------------------
 
 
+EXPECTED = tuple(f"expected_{what}{end}_s" for what in ("tpot", "ttft") for end in ("", "_low", "_high"))
+
+
 def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bool = False) -> Estimate:
     """The cheapest deployment (or the smallest, where a price is missing) that meets the limits; rows: all that were tried.
 
@@ -366,12 +369,21 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         bindings = [row.get("binding") for row in rows]
         results["binding"] = bindings[0] if len(set(bindings)) == 1 else None
         warnings.insert(0, "no layout that was tried meets the limits: the rows say why, and all figures are null")
+    profile = serving.Profile.of(sample)
+    likely: list[str] = []
+    results |= dict.fromkeys(EXPECTED)
+    if met:
+        batch, prompt = max(1.0, results["mean_batch"]), max(1, round(profile.prompt))
+        step = expected.step(model, tried[chosen], Workload(profile.context, batch, prompt, max(1, round(profile.output))))
+        first = expected.ttft(model, tried[chosen], prompt, 0, round(batch) - 1)
+        ends = (step.mid_s, step.low_s, step.high_s, *((first.mid_s, first.low_s, first.high_s) if first else ()))
+        results |= dict(zip(EXPECTED, ends, strict=False))
+        likely = [f"expected TPOT at the mean batch: {step.words}", *([f"expected TTFT: {first.words}"] if first else [])]
     limits = [
         f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}"
         for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s))
         if limit is not None
     ]
-    profile = serving.Profile.of(sample)
     return Estimate(
         results,
         _figures(model, tried[chosen], service, sample) if met else {},
@@ -390,6 +402,7 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
             f"each replica is simulated with its share of the requests, "
             f"dealt {'in turn' if service.traffic.trace else 'at random'}; seed {service.seed}",
             f"kept below {service.max_utilization:.0%} of saturation; {HOURS_PER_MONTH} hours a month",
+            *likely,
         ),
         warnings=tuple(warnings),
     )

@@ -11,13 +11,11 @@ from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, FLAGS, GIB, START, Engin
 from llmcalc.errors import UsageError
 from llmcalc.estimate import layout, memory
 from llmcalc.figures import Figure, total
+from llmcalc.formats import FORMATS
 from llmcalc.formulas import engines as f
 from llmcalc.formulas import memory as m
 from llmcalc.plan import Deployment
 from llmcalc.units import size, whole
-
-WIDTH = 2
-"""Bytes per element of activations: engines compute in 16 bits."""
 
 
 def of(engine: Engine, name: str, value: Any, unit: str = "") -> Figure:
@@ -28,14 +26,21 @@ def of(engine: Engine, name: str, value: Any, unit: str = "") -> Figure:
 # ---- beside the weights -------------------------------------------------------------------------------------------
 
 
+def device_bytes(plan: Deployment) -> float:
+    """Memory of one device, as the engine counts it: nominal, or the driver's. Errors: no-memory-size."""
+    device = plan.device
+    each = device.memory_bytes if plan.engine.nominal else device.memory_usable_bytes
+    if each is None:
+        raise UsageError("no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'")
+    return each
+
+
 def visible_bytes(plan: Deployment) -> Figure:
     """Memory of one device as a program sees it. Errors: no-memory-size, wrong-engine."""
     device = plan.device
     if plan.engine.family == "mlx" and device.vendor != "Apple":
         raise UsageError("wrong-engine", f"mlx runs on Apple's devices, not on {device.id}", "try --engine llama.cpp")
-    each = device.memory_usable_bytes
-    if each is None:
-        raise UsageError("no-memory-size", f"{device.id} comes with any amount of memory", f"name it with one, such as '{device.id} 256GB'")
+    each = device_bytes(plan)
     reported = Figure("reported_bytes", each, "B", f"{device.id}, as the driver reports it")
     if device.vendor != "NVIDIA" or device.kind != "gpu":
         return Figure("visible_bytes", each, "B", reported.origin)
@@ -83,7 +88,7 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
     tokens = Figure(
         "tokens", plan.step_tokens(ctx), "tokens", "--max-num-batched-tokens" if plan.batched_tokens else f"engine {engine.name}, default"
     )
-    width = Figure("bytes_per_element", WIDTH, "B", "16-bit activations")
+    width = Figure("bytes_per_element", layout.ACTIVATION_BYTES, "B", "16-bit activations")
     rows = tokens.value if engine.whole_layers else plan.slots
     logits = f.sampler_bytes.of(
         sequences=Figure("sequences", rows, "", "--max-num-seqs" if plan.max_sequences else f"engine {engine.name}, default"),
@@ -148,8 +153,6 @@ def entry_bytes(engine: Engine, mixer: Attention, entry: Entry, layers: int, pla
 
 def state_bytes(mixer: Attention, layers: int, model: Model, plan: Deployment) -> list[Figure]:
     """States of one sequence in the dtypes that the engine keeps them in."""
-    from llmcalc.formats import FORMATS
-
     plain = FORMATS["fp32"] if plan.engine.conv_fp32 else memory.state_format(model, plan.kv)
     return memory.state_figures(mixer, layers, plain)
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from llmcalc.architecture import Entry, Model
-from llmcalc.estimate import Estimate, decode, layout, memory
+from llmcalc.estimate import Estimate, decode, expected, layout, memory
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, serving, time
 from llmcalc.plan import Deployment, Workload
@@ -230,7 +230,8 @@ def prefill(
     new = prompt - cached
     pieces = math.ceil(new / chunk) if chunk else 1
     first = first_token(busy, plan, pieces)
-    warnings = ["expected_ttft_s: no measured efficiencies are bundled yet; the time is the ideal one"]
+    likely = expected.ttft(model, plan, prompt, cached, int(work.batch) if work is not None else 0, found)
+    warnings = []
     if busy.value is None:
         warnings.append(f"prefill_time_s, ttft_s and prompt_tokens_per_s: {busy.origin}")
     if model.max_context and prompt > model.max_context:
@@ -267,11 +268,16 @@ def prefill(
         "attention_bound_from_tokens": None if busy.value is None else attention_equals_gemms(model, plan),
         "free_tokens": None if critical is None or work is None else serving.free_tokens(critical, work.batch),
         "saved_s": None if busy.value is None or not cached else length(terms(model, plan, prompt)).value - busy.value,
-        "expected_ttft_s": None,
-        "expected_ttft_low_s": None,
-        "expected_ttft_high_s": None,
+        "expected_ttft_s": likely and likely.mid_s,
+        "expected_ttft_low_s": likely and likely.low_s,
+        "expected_ttft_high_s": likely and likely.high_s,
     }
     figures = {"prefill_time_s": busy, "ttft_s": first} if busy.value is not None else {"prefill_flops": found["prefill_flops"]}
+    if likely is None:
+        warnings.append(f"expected_ttft_s: {busy.origin}")
+    else:
+        figures["expected_ttft_s"] = likely.mid
+        assumptions.append(f"expected: {likely.words}")
     return Estimate(
         results,
         figures,

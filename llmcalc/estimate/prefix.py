@@ -12,6 +12,7 @@ from llmcalc.estimate import Estimate, capacity, layout, prefill, serving
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as m
 from llmcalc.formulas import serving as f
+from llmcalc.formulas.engines import padded_tokens
 from llmcalc.plan import Deployment
 from llmcalc.units import rate
 
@@ -88,7 +89,7 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     per_token = one.value / what.prompt  # exact where every layer keeps every token; else the mean over the prompt
     shared = f.shared_tokens.of(prefix_tokens=prefix, block_tokens=block)
     computed = f.prefilled_tokens.of(sequences=count, prompt_tokens=prompt, shared_tokens=shared)
-    tail = f.block_slots(what.prompt - shared.value, what.block)
+    tail = padded_tokens(what.prompt - shared.value, what.block)
     slots = shared.value + what.sequences * tail
     ideal_tokens = f.prefilled_tokens(what.sequences, what.prompt, what.prefix)
 
@@ -118,7 +119,7 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     figures = {"prefilled_tokens": computed}
     # ---- histories of many users
     if what.users:
-        size = layout.sequence_bytes(model, plan, figure("ctx_tokens", f.block_slots(what.prompt, what.block))).value
+        size = layout.sequence_bytes(model, plan, figure("ctx_tokens", padded_tokens(what.prompt, what.block))).value
         places = max(0.0, budget) / size
         # Affine routing makes one pool of all; random routing makes every replica see all users, and only one holds the last turn.
         groups = popularity(what.users, what.zipf)

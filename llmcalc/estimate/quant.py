@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +55,7 @@ def quant(
     plain = memory.compute_format(model)[0]
     base = replace(plan, weights=plain, kv=plain)
     before = decode.step_time(decode.step(model, base, work, method), method)
-    warnings: list[str] = [*model.notes]
+    warnings: list[str] = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     try:
         hour, price_text = cost.hourly(plan, None)
     except UsageError as problem:
@@ -102,7 +101,7 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
     held = layout.held_weight_bytes(model, plan).value
     most: int | None = None
     if plan.device.memory_bytes is not None:
-        most = max(0, math.floor(capacity.ledger(model, plan, work.ctx)["max_batch_exact"].value))
+        most = capacity.sequences(plan, capacity.ledger(model, plan, work.ctx)["max_batch_exact"].value)
     full = Workload(work.ctx, most)
     long = decode.step_time(decode.step(model, plan, full, method), method).value if most else None
     best = time.tokens_per_s(most, long) if most else None
@@ -116,7 +115,7 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
         "weights": plan.weights.name,
         "kv_dtype": plan.kv.name,
         "bits_per_weight": whole(plan.weights.bits),
-        "weight_bytes": whole(held),
+        "weight_bytes": round(held),
         "kv_bytes_per_sequence": whole(layout.sequence_bytes(model, plan, Figure("ctx_tokens", work.ctx)).value),
         "max_batch": most,
         "fits": None if most is None else most >= work.batch,

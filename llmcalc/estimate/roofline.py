@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from llmcalc.architecture import Model
@@ -18,10 +17,7 @@ def rates(plan: Deployment) -> tuple[Figure, Figure]:
     peak = decode.compute_rate(plan.device, plan.weights)
     if peak.value is None:
         raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate, so it has no roof", "name another device")
-    return tuple(
-        replace(rate, value=rate.value * plan.ranks, origin=f"{plan.ranks} × {rate.origin}") if plan.ranks > 1 else rate
-        for rate in (decode.bandwidth(plan.device), peak)
-    )  # type: ignore[return-value]
+    return decode.of_ranks(decode.bandwidth(plan.device), plan.ranks), decode.of_ranks(peak, plan.ranks)
 
 
 def roof(plan: Deployment, intensity: Any) -> Any:
@@ -41,14 +37,16 @@ def roofline(
         work = Workload(ctx, batch)
         terms = decode.step(model, plan, work, method)
         flops = compute.dense_flops(decode.step_params(model).value, batch)
-        read = terms["weight_read_bytes"].value + batch * terms["kv_read_bytes"].value
         spent = decode.step_time(terms, method).value
-        rows.append(_row("decode", batch, ctx, flops, read, spent, decode.bound(terms, method), plan))
+        intensity = decode.intensity(model, plan, work, terms)
+        rows.append(_row("decode", batch, ctx, flops, intensity, spent, decode.bound(terms, method), plan))
     for prompt in prompts:
         found = prefill.terms(model, plan, prompt)
         dense, experts = layout.read_weight_bytes(model, plan, prompt)
         read = dense.value + (experts.value if experts else 0)
-        rows.append(_row("prefill", 1, prompt, found["prefill_flops"].value, read, prefill.length(found).value, prefill.bound(found), plan))
+        flops = found["prefill_flops"].value
+        intensity = time.intensity(flops, read)
+        rows.append(_row("prefill", 1, prompt, flops, intensity, prefill.length(found).value, prefill.bound(found), plan))
     critical = decode.critical_batch(model, plan)
     return Estimate(
         results={
@@ -67,8 +65,7 @@ def roofline(
     )
 
 
-def _row(phase: str, batch: int, tokens: int, flops: float, read: float, spent: float, bound: str, plan: Deployment) -> dict[str, Any]:
-    intensity = time.intensity(flops, read)
+def _row(phase: str, batch: int, tokens: int, flops: float, intensity: float, spent: float, bound: str, plan: Deployment) -> dict[str, Any]:
     top = roof(plan, intensity)
     reached = time.reached_flops_per_s(flops, spent)
     return {

@@ -1,4 +1,4 @@
-"""A replica under a stream of requests: what each step costs, and the steady state of continuous batching."""
+"""A replica under a stream of requests: what each step costs, and the highest rate."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
     )
 
 
-# ---- the steady state ---------------------------------------------------------------------------------------------
+# ---- the requests --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,48 +209,40 @@ class Profile:
             tuple(sample),
         )
 
-    def prompt_s(self, rates: Rates, chunk: int, batch: int) -> tuple[float, float]:
-        """What a prompt adds to everybody's time: mean [s] and mean square [s²]."""
+    def prompt_s(self, rates: Rates, chunk: int, batch: int) -> float:
+        """What a prompt adds to everybody's time, on average. [s]"""
         some = self.sample[:: max(1, len(self.sample) // 200)]
-        times = [rates.prompt_s(request.prompt, request.cached, chunk, batch) for request in some]
-        return sum(times) / len(times), sum(t * t for t in times) / len(times)
+        return sum(rates.prompt_s(request.prompt, request.cached, chunk, batch) for request in some) / len(some)
 
-    def pieces(self, chunk: int) -> float:
-        """Steps that a prompt takes, on average."""
-        return sum(max(1, math.ceil((request.prompt - request.cached) / chunk)) if chunk else 1 for request in self.sample) / len(
-            self.sample
-        )
+    def attention_s(self, rates: Rates, chunk: int) -> float:
+        """Attention of a prompt read chunk by chunk, on average. [s]"""
+        some = self.sample[:: max(1, len(self.sample) // 200)]
+        return sum(
+            rates.attended_s(start, min(start + chunk, request.prompt) if chunk else request.prompt)
+            for request in some
+            for start in range(request.cached, request.prompt, chunk or request.prompt)
+        ) / len(some)
 
-    def shared_s(self, rates: Rates, chunk: int, batch: int, per_step: float, lone: tuple[float, float]) -> tuple[float, float]:
-        """`prompt_s` where `per_step` prompts arrive during a step: short ones share it, until arithmetic binds."""
-        mean, square = lone
+    def shared_s(self, rates: Rates, chunk: int, batch: int, per_step: float) -> float:
+        """`prompt_s` where `per_step` prompts come with every step: short ones share it, until arithmetic binds. [s]"""
         new = self.prompt - self.cached
-        if not chunk or not new or not per_step or mean <= 0:
-            return lone
-        attention = rates.attended_s(round(self.cached), round(self.prompt))
-        alone = rates.fixed_s(batch)
+        if not chunk or not new or new > chunk:
+            return self.prompt_s(rates, chunk, batch)
+        attention, alone = self.attention_s(rates, chunk), rates.fixed_s(batch)
 
         def together(k: float) -> float:
             steps = max(1.0, k * new / chunk)
             return steps * (rates.chunk_s(batch, round(k * new / steps), round(k / steps), k * attention / steps) - alone)
 
         if per_step > 50:
-            shared = together(per_step)
-        else:  # the number that arrives is Poisson's
-            shared, weight, k = 0.0, math.exp(-per_step), 0
-            while k < per_step + 10 * math.sqrt(per_step) + 10:
-                k += 1
-                weight *= per_step / k
-                shared += weight * together(k)
-        ratio = shared / per_step / mean
-        return mean * ratio, square * ratio * ratio
-
-    @property
-    def overlap(self) -> float:
-        """Share of a sequence's decoding during which one that started with it is there too: E[shorter of two] / E[output]."""
-        some = [request.output for request in self.sample]
-        mean = sum(some) / len(some)
-        return (2 * mean - queueing.expected_longest(some, 2)) / mean
+            return together(per_step) / per_step
+        # The number that comes is Poisson's.
+        shared, weight, k = 0.0, math.exp(-per_step), 0
+        while k < per_step + 10 * math.sqrt(per_step) + 10:
+            k += 1
+            weight *= per_step / k
+            shared += weight * together(k)
+        return shared / per_step
 
     def kv_s(self, rates: Rates) -> float:
         """Mean time to read a sequence's cache, over the decode steps. [s]"""
@@ -265,130 +257,33 @@ class Profile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Steady:
-    """The steady state of one replica. None where the rate is not sustainable."""
-
-    batch: float | None
-    tpot_s: float | None
-    load: float
-    max_rate: float
-    prefill_load: float
-    full_probability: float
-
-
 def token_share_s(rates: Rates, kv_s: float, batch: int) -> float:
     """A token's share of a decode step of `batch` sequences. [s]"""
     return rates.fixed_s(batch) / batch + kv_s
 
 
 def highest(rates: Rates, profile: Profile, max_batch: int, chunk: int) -> tuple[Figure, int]:
-    """The rate at which a replica is busy all the time [requests/s], and the batch that it then has.
+    """The rate at which a replica is busy all the time [requests/s], and the sequences that then decode.
 
-    Steps bring in `chunk` prompt tokens each and an answer stays for as many steps as it has tokens, so the batch cannot grow
-    beyond tokens / (prompt / chunk), however much memory there is.
+    A request holds its place for the steps of its prompt and of its answer, and steps bring in `chunk` prompt tokens each: so many
+    prompts come with every step, and so many sequences decode, however much memory there is.
     """
     tokens = max(profile.output - 1, 0)
     pieces = (profile.prompt - profile.cached) / chunk if chunk else 1.0
-    batch = max(1, min(max_batch, math.floor(tokens / pieces) if pieces else max_batch))
-    added = profile.prompt_s(rates, chunk, batch if tokens else 0)[0]
+    per_step = min(max_batch / (tokens + max(1.0, pieces)), 1 / pieces if pieces else math.inf)
+    batch = max(1, round(per_step * tokens))
     found = queueing.max_rate.of(
         as_name="max_rate_per_replica",
-        prefill_s=Figure("prefill_s", added, "s", f"what a prompt adds to {batch} decoding sequences, on average"),
-        output_tokens=Figure(
-            "output_tokens", max(tokens, pieces if tokens else 0), "tokens", "tokens after the first, or steps of the prompt"
+        prefill_s=Figure(
+            "prefill_s",
+            profile.shared_s(rates, chunk, batch if tokens else 0, per_step),
+            "s",
+            f"what a prompt adds to {batch} decoding sequences, on average",
         ),
+        output_tokens=Figure("output_tokens", tokens, "tokens", "tokens after the first, which comes with the prompt"),
         token_s=Figure("token_s", token_share_s(rates, profile.kv_s(rates), batch), "s", f"a step of {batch} sequences, per token"),
     )
     return found, batch
-
-
-def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: int) -> Steady:
-    """Continuous batching as a queue whose speed depends on how many are in it.
-
-    n sequences get n tokens per step of length t(n), the prompts that arrive meanwhile included; the distribution of n does not
-    depend on that of the lengths (processor sharing), so p(n) = p(n-1) · rate · tokens · t(n) / n, with waiting beyond max_batch.
-    For t(n) = (a + b·n) / (1 - prefill) that is `queueing.steady_batch` with each sequence's own reads added to a. Prompts that
-    queue behind each other start to decode together, so each sequence sees `queueing.companions` more beside it than the mean, as
-    far as they start within its own time; and it starts behind a prompt more often than it ends behind one, because tokens come
-    fast where no prompt is read.
-    """
-    kv_s, tokens = profile.kv_s(rates), max(profile.output - 1, 1e-9)  # a prompt's last token yields the first of the answer
-    most = highest(rates, profile, max_batch, chunk)[0].value
-    busy = rate / most
-    if busy >= 1:
-        return Steady(None, None, busy, most, queueing.load(rate, profile.prompt_s(rates, chunk, 1)[0]), 1)
-    # t(n) at some n, straight between them.
-    nodes = sorted({1, max_batch, *(round(max_batch ** (k / 20)) for k in range(1, 20))})
-    steps = [_loaded_step(rates, profile, rate, n, kv_s, chunk) for n in nodes]
-    length = Lines(nodes, [step_s for step_s, _, _ in steps])
-    load = Lines(nodes, [rate * added for _, added, _ in steps])
-    spread = Lines(nodes, [rate * rate * max(0.0, square) for _, _, square in steps])
-    pieces = profile.pieces(chunk)
-    apart = max(1.0, chunk / max(1.0, profile.prompt - profile.cached)) if chunk else 1.0  # prompts that share a step
-    found, mean, waiting, mass = 1.0, 1.0, 0.0, 1.0
-    for _ in range(40):
-        prefill, step_s = min(load(found), 0.98), length(found)
-        together = queueing.companions(rate, prefill, spread(found) / rate**2) * profile.overlap
-        lag = pieces * (1 + together / 2) / tokens
-        together *= max(0.0, 1 - lag * -math.expm1(-1 / lag))
-        reading = min(0.95, (prefill + rate * pieces * step_s * (1 - prefill)) / apart)
-        behind = queueing.left_behind(reading, spread(found) / apart**2)
-        ends = min(1.0, rate * pieces * step_s / apart) * ((pieces - 1) / (2 * pieces) + (behind - reading) / max(reading, 1e-12))
-        # An answer that is written before the queue of prompts has changed ends as it starts.
-        forgotten = rate * tokens * step_s / max(prefill + rate * pieces * step_s, 1e-12) * (1 - reading) ** 2
-        edge_s = max(0.0, behind - ends) * prefill / rate / tokens * -math.expm1(-forgotten) / (1 - prefill)
-        weight, mass, mean, n = 1.0, 1.0, 0.0, 0
-        while n < max_batch:
-            n += 1
-            weight *= rate * tokens * (length(min(n + together, max_batch)) + edge_s) / n
-            mass, mean = mass + weight, mean + weight * n
-            if mass > 1e200:
-                weight, mass, mean = weight / mass, 1.0, mean / mass
-            if weight < 1e-13 * mass and n > 8:
-                break
-        waiting = 0.0
-        if n >= max_batch:
-            ratio = rate * tokens * length(max_batch) / max_batch
-            if ratio >= 1:
-                return Steady(None, None, busy, most, prefill, 1)
-            waiting = weight * ratio / (1 - ratio)
-            mass, mean = mass + waiting, mean + waiting * max_batch
-        before, found = found, (found + mean / mass) / 2
-        if abs(found - before) < 1e-6 * found:
-            break
-    return Steady(found, found / (rate * tokens), busy, most, load(found), waiting / mass)
-
-
-class Lines:
-    """A function given at some places, straight between them."""
-
-    __slots__ = ("at", "values")
-
-    def __init__(self, at: Sequence[float], values: Sequence[float]) -> None:
-        self.at, self.values = at, values
-
-    def __call__(self, x: float) -> float:
-        """The value at x, constant beyond the ends."""
-        place = bisect_right(self.at, x)
-        if place == 0 or place == len(self.at):
-            return self.values[min(place, len(self.at) - 1)]
-        low, high = self.at[place - 1], self.at[place]
-        return self.values[place - 1] + (self.values[place] - self.values[place - 1]) * (x - low) / (high - low)
-
-
-def _loaded_step(rates: Rates, profile: Profile, rate: float, n: int, kv_s: float, chunk: int) -> tuple[float, float, float]:
-    """A step of n sequences with the prompts that arrive during it [s], and what one of them adds: mean [s], variance [s²]."""
-    plain = rates.fixed_s(n) + n * kv_s
-    lone = profile.prompt_s(rates, chunk, n)
-    step_s, added, square = plain, *lone
-    for _ in range(30):
-        added, square = profile.shared_s(rates, chunk, n, rate * step_s, lone)
-        before, step_s = step_s, plain / max(0.02, 1 - rate * added)
-        step_s = (step_s + before) / 2
-        if abs(step_s - before) < 1e-5 * step_s:
-            break
-    return step_s, added, square - added * added
 
 
 def batch_within(rates: Rates, profile: Profile, tpot_s: float, most: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from llmcalc import checkpoint, gguf_config, safetensors
 from llmcalc.architecture import Model
 from llmcalc.errors import printable
-from llmcalc.estimate import Estimate
+from llmcalc.estimate import Estimate, memory
 from llmcalc.files import Files
 from llmcalc.model import weights as model_weights
 
@@ -95,7 +95,7 @@ def language_params(files: Files, model: Model) -> int | None:
 def check(files: Files, model: Model) -> tuple[str, ...]:
     """A warning where the tensors of a GGUF file hold other parameters than the reader counts."""
     found = language_params(files, model)
-    computed = sum(layers * weight.params for layers, weight in model_weights(model))
+    computed = memory.language_params(model)
     if found is None or found == computed:
         return ()
     copy = model.stack.vocab * model.stack.embedding[0].columns

@@ -82,9 +82,7 @@ def chatglm_1(c: Config, notes: tuple[str, ...]) -> Stack:
     """ChatGLM-6B: MHA, LayerNorms, biases everywhere, an MLP of two matrices; the head is tied where nothing is said."""
     c.dismiss("position_encoding_2d")  # two rotary positions per token: no parameters, the same keys
     query = c.count("num_attention_heads")
-    mixer = gqa.build(
-        c.hidden, query, query, gqa.exact_division(c, "hidden_size", c.hidden, "num_attention_heads", query), biases="qkvo"
-    )
+    mixer = gqa.build(c.hidden, query, query, gqa.exact_division(c, "hidden_size", c.hidden, "num_attention_heads", query), biases="qkvo")
     block = dense(c.hidden, c.count("inner_hidden_size"), gated=False, bias=True)
     return decoder(
         c,
@@ -235,9 +233,7 @@ def molmo(c: Config) -> Stack:
     tied = c.flag("weight_tying")
     return decoder(
         c,
-        gqa.uniform(
-            c, biases=llama.biased(c, "qkv", "qkv_bias"), qk_norm="full" if c.flag("attention_layer_norm") else None
-        ),
+        gqa.uniform(c, biases=llama.biased(c, "qkv", "qkv_bias"), qk_norm="full" if c.flag("attention_layer_norm") else None),
         lambda _: dense(c.hidden, width // 2),
         vocab=table,
         norm_style=style,
@@ -356,9 +352,7 @@ def deci(c: Config) -> Stack:
     for heads in kv:
         if query % heads:
             raise c.fail("num_key_value_heads_per_layer", heads, f"divisors of num_attention_heads ({query})")
-    return decoder(
-        inner, lambda layer: gqa.build(inner.hidden, query, kv[layer], dim, biases=biases), llama.gated(inner)
-    )
+    return decoder(inner, lambda layer: gqa.build(inner.hidden, query, kv[layer], dim, biases=biases), llama.gated(inner))
 
 
 @family("openelm")
@@ -390,9 +384,7 @@ def openelm(c: Config) -> Stack:
 
     tied = c.flag("share_input_output_layers", default=True)
     c.dismiss("qkv_multipliers", "num_gqa_groups", "tie_word_embeddings")  # the lists are made of them
-    return decoder(
-        c, mixer, block, layers=layers, hidden=hidden, tied=tied, max_context=c.maybe("max_context_length")
-    )
+    return decoder(c, mixer, block, layers=layers, hidden=hidden, tied=tied, max_context=c.maybe("max_context_length"))
 
 
 @family("codeshell")
@@ -506,9 +498,7 @@ def deepseek(c: Config) -> Stack:
         total, used = experts(c)
         inner = c.count("moe_intermediate_size")
         sparse = moe(c.hidden, total, used, inner, shared=inner * (c.maybe("n_shared_experts", least=0) or 0))
-    return decoder(
-        c, gqa.uniform(c, biases=bias), lambda layer: sparse if layer >= first and layer % step == 0 else plain
-    )
+    return decoder(c, gqa.uniform(c, biases=bias), lambda layer: sparse if layer >= first and layer % step == 0 else plain)
 
 
 @family("bailing_moe", "bailing_moe_v2", "bailing_moe_linear")
@@ -583,9 +573,7 @@ def hunyuan(c: Config) -> Stack:
         raise c.fail("norm_type", kind, "rms, hf_rms or fused")
     query = c.count("num_attention_heads")
     kv = c.maybe("num_key_value_heads") or query
-    dim = c.maybe("head_dim", "attention_head_dim") or gqa.exact_division(
-        c, "hidden_size", c.hidden, "num_attention_heads", query
-    )
+    dim = c.maybe("head_dim", "attention_head_dim") or gqa.exact_division(c, "hidden_size", c.hidden, "num_attention_heads", query)
     c.dismiss("head_dim", "attention_head_dim")
     gqa.check_groups(c, query, kv)
     bias = llama.biased(c)
@@ -705,9 +693,7 @@ def step3(c: Config) -> Stack:
     block = dense(c.hidden, c.count("intermediate_size"))
     must(c, "tie_word_embeddings", False, False)
     longest = c.maybe("max_position_embedding", "max_position_embeddings")
-    return decoder(
-        c, lambda _: mixer, lambda layer: sparse if layer in sparse_layers else block, tied=False, max_context=longest
-    )
+    return decoder(c, lambda _: mixer, lambda layer: sparse if layer in sparse_layers else block, tied=False, max_context=longest)
 
 
 # ---- wrappers that name their language model elsewhere

@@ -31,9 +31,7 @@ def sparse_layers(c: Config, first: int | None = None) -> list[bool]:
     return [layer >= start and layer % step == 0 for layer in range(c.layers)]
 
 
-def blocks(
-    c: Config, sparse: Sequence[bool], *, bias: bool = False, extra: tuple[Weight, ...] = ()
-) -> tuple[MlpAt, Mlp]:
+def blocks(c: Config, sparse: Sequence[bool], *, bias: bool = False, extra: tuple[Weight, ...] = ()) -> tuple[MlpAt, Mlp]:
     """The MLP of every layer, and the mixture. `bias` is on the dense and the shared matrices, not on the experts."""
     number, used = experts(c)
     if c.has("n_routed_experts") and c.count("n_routed_experts") != number:
@@ -63,9 +61,7 @@ def predictor(c: Config, attention: Attention, mixture: Mlp, *, tables: int) -> 
     The router's balancing bias is a buffer in the layers and is counted only here, as the files do.
     """
     hidden, number = c.hidden, predictors(c)
-    weights = (
-        attention.weights + mixture.weights + (Weight("mlp.gate.e_score_correction_bias", "router", mixture.experts),)
-    )
+    weights = attention.weights + mixture.weights + (Weight("mlp.gate.e_score_correction_bias", "router", mixture.experts),)
     for name in ("input_layernorm", "post_attention_layernorm", "enorm", "hnorm", "shared_head.norm"):
         weights += norm(name, hidden)
     weights += linear("eh_proj", "mtp", hidden, 2 * hidden)
@@ -110,9 +106,7 @@ def _scheduled(c: Config, layer: int) -> bool:
     return max(layer - c.count("index_skip_topk_offset", least=0, default=2) + 1, 0) % every == 0
 
 
-def latent(
-    c: Config, mlps: MlpAt, *, value_dim: int | None = None, mixture: Mlp | None = None, tables: int = 2
-) -> Stack:
+def latent(c: Config, mlps: MlpAt, *, value_dim: int | None = None, mixture: Mlp | None = None, tables: int = 2) -> Stack:
     """The same MLA block on every layer. `mixture`: the MLP of its multi-token-prediction modules."""
     attention = mla.build(c.hidden, mla.dims(c, value_dim), bias=c.flag("attention_bias"))
     extra = predictor(c, attention, mixture, tables=tables) if mixture else ()
@@ -191,7 +185,7 @@ def hy_v4(c: Config) -> Stack:
     for kind in kinds:
         if kind not in ("full", "shared"):
             raise c.fail("indexer_types", kind, "full or shared")
-    gate = linear("gate_proj", "attention", d.heads * d.value, hidden) + (Weight("sinks", "attention", d.heads),)
+    gate = (*linear("gate_proj", "attention", d.heads * d.value, hidden), Weight("sinks", "attention", d.heads))
     made = {
         kind: mla.build(hidden, d, bias=c.flag("attention_bias"), index=indexer(c, kind == "full"), extra=gate)
         for kind in ("full", "shared")
@@ -233,11 +227,7 @@ def longcat_flash(c: Config) -> Stack:
     block = Mlp(beside * 2 + mixture.weights, mixture.experts, mixture.top_k)
     if c.has("num_layers"):
         c.dismiss("num_hidden_layers")  # counts attentions in some files and layers in others
-    notes = (
-        ("active parameters take every chosen expert for a real one; the identity experts have no weights",)
-        if idle
-        else ()
-    )
+    notes = ("active parameters take every chosen expert for a real one; the identity experts have no weights",) if idle else ()
     return decoder(
         c,
         lambda _: (attention, attention),
@@ -310,16 +300,9 @@ def deepseek_v4(c: Config) -> Stack:
         raise c.fail("o_groups", d.groups, f"a divisor of the attention width ({d.heads * d.dim})")
     kinds, tail, rates = v4_layers(c)
     index = indexer(c)
-    made = {
-        kind: compressed.build(hidden, d, ratio=rate, index=index if kind == SPARSE else None)
-        for kind, rate in rates.items()
-    }
+    made = {kind: compressed.build(hidden, d, ratio=rate, index=index if kind == SPARSE else None) for kind, rate in rates.items()}
     mlps, mixture = blocks(c, [True] * c.layers, bias=c.flag("mlp_bias"))
-    mix = tuple(
-        weight
-        for name in ("attn_hc", "ffn_hc")
-        for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3)
-    )
+    mix = tuple(weight for name in ("attn_hc", "ffn_hc") for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3))
     head = _streams("hc_head", streams, streams * hidden, 1)
     number = predictors(c)
     ahead: tuple[Weight, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from llmcalc.architecture import (
     FULL,
@@ -11,6 +11,7 @@ from llmcalc.architecture import (
     Span,
     Stack,
     Weight,
+    always,
     decoder,
     every,
     layer_types,
@@ -43,11 +44,6 @@ def causal(c: Config) -> None:
         )
 
 
-def same(block: Mlp) -> Callable[[int], Mlp]:
-    """One MLP for every layer."""
-    return lambda layer: block
-
-
 @family("gemma", "gemma2", "gemma3_text", "vaultgemma")
 def gemma(c: Config) -> Stack:
     """Gemma 2 alternates windows, Gemma 3 has five to one and head norms; VaultGemma has no norms behind the blocks."""
@@ -66,7 +62,7 @@ def gemma(c: Config) -> Stack:
         spans=windows(c, period) if period > 1 or c.has("layer_types") else None,
     )
     norms = 4 if c.model_type in ("gemma2", "gemma3_text") else 2
-    return decoder(c, attention, same(dense(c.hidden, c.count("intermediate_size"))), norms=norms)
+    return decoder(c, attention, always(dense(c.hidden, c.count("intermediate_size"))), norms=norms)
 
 
 def sources(c: Config, types: Sequence[str]) -> list[int]:
@@ -77,9 +73,7 @@ def sources(c: Config, types: Sequence[str]) -> list[int]:
     first = len(types) - shared
     own = {kind: layer for layer, kind in enumerate(types[: max(first, 0)])}
     if any(kind not in own for kind in types):
-        raise c.fail(
-            "num_kv_shared_layers", shared, "fewer, so that every type of layer has one with a cache of its own"
-        )
+        raise c.fail("num_kv_shared_layers", shared, "fewer, so that every type of layer has one with a cache of its own")
     return [layer if layer < first else own[kind] for layer, kind in enumerate(types)]
 
 
@@ -95,9 +89,7 @@ def table(c: Config, width: int) -> tuple[Weight, ...]:
 
 def gate(c: Config, width: int) -> tuple[Weight, ...]:
     """How a layer takes its own embedding in."""
-    weights = linear("per_layer_input_gate", "mlp", width, c.hidden) + linear(
-        "per_layer_projection", "mlp", c.hidden, width
-    )
+    weights = linear("per_layer_input_gate", "mlp", width, c.hidden) + linear("per_layer_projection", "mlp", c.hidden, width)
     return weights + norm("post_per_layer_input_norm", c.hidden)
 
 
@@ -146,9 +138,7 @@ def gemma3n(c: Config) -> Stack:
     around = table(c, width)
     for name in ("altup_projections", "altup_unembed_projections"):
         around += linear(name, "mlp", hidden, hidden, copies=streams - 1)
-    return decoder(
-        c, attention, lambda i: dense(hidden, widths[i]), norms=4, per_layer=lambda _: mixing, outside=around
-    )
+    return decoder(c, attention, lambda i: dense(hidden, widths[i]), norms=4, per_layer=lambda _: mixing, outside=around)
 
 
 def shapes(c: Config, types: Sequence[str]) -> list[tuple[int, int]]:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmcalc.architecture import FULL, Attention, Mlp, Span, Stack, Weight, decoder, linear, norm
+from llmcalc.architecture import FULL, Attention, Mlp, Span, Stack, Weight, always, decoder, linear, norm
 from llmcalc.attention import gqa
-from llmcalc.config import MOST, MOST_LAYERS, Config
+from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
 from llmcalc.mlp import dense
-
-
-def same(c: Config, *names: str, most: int = MOST) -> int:
-    """One number under its several names; a file that holds two of them must say the same twice."""
-    value = c.count(*names, most=most)
-    for name in names:
-        agree(c, name, value)
-    return value
 
 
 def agree(c: Config, name: str, value: int) -> None:
@@ -28,7 +20,7 @@ def agree(c: Config, name: str, value: int) -> None:
 
 def depth(c: Config, *names: str) -> int:
     """The number of layers."""
-    return same(c, *names, "num_hidden_layers", most=MOST_LAYERS)
+    return c.agreed(*names, "num_hidden_layers", most=MOST_LAYERS)
 
 
 def head_dim(c: Config, hidden: int, query: int, *, name: str = "num_attention_heads") -> int:
@@ -57,29 +49,23 @@ def mha(
     return gqa.build(hidden, query, heads, dim, span=span, biases=biases, extra=extra)
 
 
-def always(block: Attention) -> Callable[[int], Attention]:
-    """The same mixer on every layer."""
-    return lambda layer: block
-
-
 def plain(hidden: int, inner: int, bias: bool = True) -> Callable[[int], Mlp]:
     """The same MLP of two matrices on every layer."""
-    block = dense(hidden, inner, gated=False, bias=bias)
-    return lambda layer: block
+    return always(dense(hidden, inner, gated=False, bias=bias))
 
 
 def gpt_shape(c: Config) -> tuple[int, int, int, int]:
     """(layers, hidden size, heads, MLP width) by the names of GPT-2; no n_inner means four times the hidden size."""
-    hidden = same(c, "n_embd", "hidden_size")
+    hidden = c.agreed("n_embd", "hidden_size")
     c.dismiss("n_ctx")  # says again what n_positions says; no class reads it
-    return depth(c, "n_layer"), hidden, same(c, "n_head", "num_attention_heads"), c.maybe("n_inner") or 4 * hidden
+    return depth(c, "n_layer"), hidden, c.agreed("n_head", "num_attention_heads"), c.maybe("n_inner") or 4 * hidden
 
 
 @family("gpt2", "gpt-sw3")
 def gpt2(c: Config) -> Stack:
     """Learned positions, biases everywhere, LayerNorms."""
     layers, hidden, query, inner = gpt_shape(c)
-    positions = same(c, "n_positions", "max_position_embeddings")
+    positions = c.agreed("n_positions", "max_position_embeddings")
     return decoder(
         c,
         always(mha(c, hidden, query, biases="qkvo")),
@@ -95,12 +81,12 @@ def gpt2(c: Config) -> Stack:
 @family("openai-gpt")
 def openai_gpt(c: Config) -> Stack:
     """The first GPT: norms after the blocks, none at the end, an MLP of fixed width."""
-    hidden = same(c, "n_embd", "hidden_size")
-    positions = same(c, "n_positions", "max_position_embeddings")
+    hidden = c.agreed("n_embd", "hidden_size")
+    positions = c.agreed("n_positions", "max_position_embeddings")
     c.dismiss("n_ctx")
     return decoder(
         c,
-        always(mha(c, hidden, same(c, "n_head", "num_attention_heads"), biases="qkvo")),
+        always(mha(c, hidden, c.agreed("n_head", "num_attention_heads"), biases="qkvo")),
         plain(hidden, 4 * hidden),
         norm_style="layer",
         layers=depth(c, "n_layer"),
@@ -114,12 +100,12 @@ def openai_gpt(c: Config) -> Stack:
 @family("ctrl")
 def ctrl(c: Config) -> Stack:
     """Sine positions, and a bias on the tied head."""
-    hidden = same(c, "n_embd", "hidden_size")
-    positions = same(c, "n_positions", "max_position_embeddings")
+    hidden = c.agreed("n_embd", "hidden_size")
+    positions = c.agreed("n_positions", "max_position_embeddings")
     c.dismiss("n_ctx")
     return decoder(
         c,
-        always(mha(c, hidden, same(c, "n_head", "num_attention_heads"), biases="qkvo")),
+        always(mha(c, hidden, c.agreed("n_head", "num_attention_heads"), biases="qkvo")),
         plain(hidden, c.count("dff")),
         norm_style="layer",
         layers=depth(c, "n_layer"),
@@ -133,7 +119,7 @@ def ctrl(c: Config) -> Stack:
 def gpt_bigcode(c: Config) -> Stack:
     """SantaCoder and StarCoder 1: GPT-2 whose query heads share one KV head, unless multi_query is false."""
     layers, hidden, query, inner = gpt_shape(c)
-    positions = same(c, "n_positions", "max_position_embeddings")
+    positions = c.agreed("n_positions", "max_position_embeddings")
     kv = 1 if c.flag("multi_query") else query
     return decoder(
         c,
@@ -151,7 +137,7 @@ def gpt_bigcode(c: Config) -> Stack:
 def gpt_neo(c: Config) -> Stack:
     """Global and local layers by turns; a local layer looks back window_size tokens."""
     layers, hidden = depth(c, "num_layers"), c.hidden
-    query = same(c, "num_heads", "num_attention_heads")
+    query = c.agreed("num_heads", "num_attention_heads")
     types = _neo_types(c, layers)
     window = Span("window", c.count("window_size"))
     made = {
@@ -234,7 +220,7 @@ def gptj(c: Config) -> Stack:
         layers=layers,
         hidden=hidden,
         head_bias=True,
-        max_context=same(c, "n_positions", "max_position_embeddings"),
+        max_context=c.agreed("n_positions", "max_position_embeddings"),
     )
 
 
@@ -280,10 +266,10 @@ def biogpt(c: Config) -> Stack:
 @family("xglm")
 def xglm(c: Config) -> Stack:
     """Sine positions, which are not stored; biases everywhere."""
-    hidden = same(c, "d_model", "hidden_size")
+    hidden = c.agreed("d_model", "hidden_size")
     return decoder(
         c,
-        always(mha(c, hidden, same(c, "attention_heads", "num_attention_heads"), biases="qkvo")),
+        always(mha(c, hidden, c.agreed("attention_heads", "num_attention_heads"), biases="qkvo")),
         plain(hidden, c.count("ffn_dim")),
         norm_style="layer",
         layers=depth(c, "num_layers"),
@@ -294,10 +280,10 @@ def xglm(c: Config) -> Stack:
 @family("bloom")
 def bloom(c: Config) -> Stack:
     """ALiBi, biases everywhere, a norm on the embedding."""
-    hidden = same(c, "hidden_size", "n_embed")
+    hidden = c.agreed("hidden_size", "n_embed")
     return decoder(
         c,
-        always(mha(c, hidden, same(c, "n_head", "num_attention_heads"), biases="qkvo")),
+        always(mha(c, hidden, c.agreed("n_head", "num_attention_heads"), biases="qkvo")),
         plain(hidden, 4 * hidden),
         norm_style="layer",
         layers=depth(c, "n_layer"),
@@ -312,7 +298,7 @@ def mpt(c: Config) -> Stack:
 
     There, no_bias takes every bias away, those of the norms too.
     """
-    hidden, query = same(c, "d_model", "hidden_size"), same(c, "n_heads", "num_attention_heads")
+    hidden, query = c.agreed("d_model", "hidden_size"), c.agreed("n_heads", "num_attention_heads")
     dim = head_dim(c, hidden, query)
     bias = not c.flag("no_bias")
     kind = c.text("norm_type").lower()
@@ -379,8 +365,8 @@ def _mpt_mlp(c: Config, hidden: int) -> tuple[bool, int]:
 @family("falcon")
 def falcon(c: Config) -> Stack:
     """One KV head where multi_query, num_kv_heads in the newer layout, else one per query head. Each is cached once."""
-    hidden, layers = same(c, "hidden_size", "n_embed"), depth(c, "n_layer")
-    query = same(c, "n_head", "num_attention_heads")
+    hidden, layers = c.agreed("hidden_size", "n_embed"), depth(c, "n_layer")
+    query = c.agreed("n_head", "num_attention_heads")
     new = c.flag("new_decoder_architecture")
     given = c.maybe("num_kv_heads", "n_head_kv")
     parallel = c.flag("parallel_attn")
@@ -414,7 +400,7 @@ def _falcon(c: Config, layers: int, hidden: int, query: int, kv: int, norms: int
 @family("RefinedWeb")
 def refined_web(c: Config) -> Stack:
     """Falcon 40B as first published: always the newer layout, two norms."""
-    hidden, query = same(c, "hidden_size", "n_embed"), same(c, "n_head", "num_attention_heads")
+    hidden, query = c.agreed("hidden_size", "n_embed"), c.agreed("n_head", "num_attention_heads")
     c.dismiss("parallel_attn", "new_decoder_architecture", "multi_query")  # the code has no other layout
     kv = c.count("n_head_kv", "num_kv_heads")
     tied = c.flag("tie_word_embeddings", default=True)
@@ -424,7 +410,7 @@ def refined_web(c: Config) -> Stack:
 @family("RefinedWebModel")
 def refined_web_model(c: Config) -> Stack:
     """Falcon 7B and 1B as first published: one KV head or one per head. The switches must be in the file."""
-    hidden, query = same(c, "hidden_size", "n_embed"), same(c, "n_head", "num_attention_heads")
+    hidden, query = c.agreed("hidden_size", "n_embed"), c.agreed("n_head", "num_attention_heads")
     kv = 1 if _said(c, "multi_query") else query
     norms = 1 if _said(c, "parallel_attn") else 2
     agree(c, "n_head_kv", kv)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from llmcalc.architecture import FULL, Span, Stack, Weight, decoder, every, layer_types, linear, spans
+from llmcalc.architecture import FULL, Mlp, Span, Stack, Weight, always, decoder, every, layer_types, linear, spans
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
@@ -16,11 +17,10 @@ def biased(c: Config, which: str = "qkvo", *keys: str) -> str:
     return which if c.flag(*(keys or ("attention_bias",))) else ""
 
 
-def gated(c: Config, *, bias: bool | None = None, gate: bool = True):  # type: ignore[no-untyped-def]
+def gated(c: Config, *, bias: bool | None = None, gate: bool = True) -> Callable[[int], Mlp]:
     """The same dense MLP on every layer; its bias is `mlp_bias` unless the family fixes it."""
     c.dismiss("mlp_bias")
-    block = dense(c.hidden, c.count("intermediate_size"), gated=gate, bias=c.flag("mlp_bias") if bias is None else bias)
-    return lambda layer: block
+    return always(dense(c.hidden, c.count("intermediate_size"), gated=gate, bias=c.flag("mlp_bias") if bias is None else bias))
 
 
 def window_everywhere(c: Config) -> list[Span] | None:
@@ -141,9 +141,7 @@ def apertus(c: Config) -> Stack:
     if not c.flag("qk_norm", default=True):
         raise c.fail("qk_norm", False, "true")
     numbers = (Weight("act_fn.alpha_p", "mlp", 1), Weight("act_fn.alpha_n", "mlp", 1))
-    return decoder(
-        c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False, bias=False), per_layer=lambda _: numbers
-    )
+    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False, bias=False), per_layer=lambda _: numbers)
 
 
 @family("diffllama")
@@ -235,7 +233,7 @@ def starcoder2(c: Config) -> Stack:
 @family("phi")
 def phi(c: Config) -> Stack:
     """Phi-1 and 2: blocks in parallel behind one norm, biases everywhere, also on the head."""
-    query, kv, dim = gqa.heads(c)
+    _, _, dim = gqa.heads(c)
     extra: tuple[Weight, ...] = ()
     if c.flag("qk_layernorm"):
         extra = tuple(Weight(f"{name}.{half}", "norms", dim) for name in ("q_norm", "k_norm") for half in ("weight", "bias"))

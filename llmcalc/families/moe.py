@@ -18,6 +18,7 @@ from llmcalc.architecture import (
     Span,
     Stack,
     Weight,
+    always,
     decoder,
     every,
     layer_types,
@@ -93,11 +94,6 @@ def plain(c: Config, width: str = "intermediate_size", bias: bool = False) -> Ca
     return lambda: dense(c.hidden, c.count(width), bias=bias)
 
 
-def only(block: Mlp) -> MlpAt:
-    """The same mixture on every layer."""
-    return lambda layer: block
-
-
 def shared_width(c: Config, *keys: str, least: int = 0) -> int:
     """Shared experts are one block: their number times the width of an expert. Absent and null are none."""
     number = c.maybe(*keys, least=least)
@@ -128,9 +124,7 @@ def qwen2_moe(c: Config) -> Stack:
     """Biases on q, k and v, a shared expert behind a gate. With use_sliding_window, even layers up to a limit slide."""
     sliding = c.flag("use_sliding_window")
     last = c.count("max_window_layers", least=0)
-    types = layer_types(
-        c, c.layers, lambda i: "sliding_attention" if sliding and i % 2 == 0 and i < last else "full_attention"
-    )
+    types = layer_types(c, c.layers, lambda i: "sliding_attention" if sliding and i % 2 == 0 and i < last else "full_attention")
     if not sliding:
         if "sliding_attention" in types:
             raise c.fail("use_sliding_window", False, "true where layer_types has sliding layers")
@@ -181,7 +175,7 @@ def mellum(c: Config) -> Stack:
 @family("mixtral")
 def mixtral(c: Config) -> Stack:
     """Llama with experts; every layer slides where sliding_window is not null."""
-    return decoder(c, gqa.uniform(c, spans=everywhere(c)), only(mixture(c, "intermediate_size")()))
+    return decoder(c, gqa.uniform(c, spans=everywhere(c)), always(mixture(c, "intermediate_size")()))
 
 
 def everywhere(c: Config) -> list[Span] | None:
@@ -196,7 +190,7 @@ def phimoe(c: Config) -> Stack:
     return decoder(
         c,
         gqa.uniform(c, biases=biased(c), spans=everywhere(c)),
-        only(mixture(c, "intermediate_size")()),
+        always(mixture(c, "intermediate_size")()),
         norm_style="layer",
         head_bias=c.flag("lm_head_bias"),
     )
@@ -209,14 +203,14 @@ def gpt_oss(c: Config) -> Stack:
     return decoder(
         c,
         gqa.uniform(c, biases=biased(c), spans=spans(c, types), sinks=True),
-        only(mixture(c, "intermediate_size", bias=True, router_bias=True)()),
+        always(mixture(c, "intermediate_size", bias=True, router_bias=True)()),
     )
 
 
 @family("olmoe", "flex_olmo")
 def olmoe(c: Config) -> Stack:
     """Norms over the whole width of q and k."""
-    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="full"), only(mixture(c, "intermediate_size")()))
+    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="full"), always(mixture(c, "intermediate_size")()))
 
 
 @family("granitemoe", "granitemoeshared", "granitemoe_swa")
@@ -228,7 +222,7 @@ def granitemoe(c: Config) -> Stack:
     return decoder(
         c,
         gqa.uniform(c, biases=biased(c), spans=windows, sinks=swa),
-        only(mixture(c, "intermediate_size", shared=shared)()),
+        always(mixture(c, "intermediate_size", shared=shared)()),
     )
 
 
@@ -237,7 +231,7 @@ def aria(c: Config) -> Stack:
     """Experts of intermediate_size, and shared ones as one block."""
     shared = c.count("moe_num_shared_experts", least=0) * c.count("intermediate_size")
     block = mixture(c, "intermediate_size", shared=shared, shared_bias=c.flag("mlp_bias"))()
-    return decoder(c, gqa.uniform(c, biases=biased(c)), only(block))
+    return decoder(c, gqa.uniform(c, biases=biased(c)), always(block))
 
 
 @family("dbrx")
@@ -256,7 +250,7 @@ def dbrx(c: Config) -> Stack:
     block = moe(hidden, number, used, ffn.count("ffn_hidden_size", default=3584))
     if c.flag("tie_word_embeddings"):
         raise c.fail("tie_word_embeddings", True, "false: DBRX does not tie")
-    return decoder(c, lambda _: mixer, only(block), norm_style="layer-nobias")
+    return decoder(c, lambda _: mixer, always(block), norm_style="layer-nobias")
 
 
 @family("jetmoe")
@@ -274,7 +268,7 @@ def jetmoe(c: Config) -> Stack:
     weights += (Weight("experts.bias", "attention", hidden), Weight("experts.router", "router", number, hidden))
     mixer = replace(mixer, weights=weights)
     block = moe(hidden, number, used, c.count("intermediate_size"), extra=(Weight("mlp.bias", "mlp", hidden),))
-    return decoder(c, lambda _: mixer, only(block))
+    return decoder(c, lambda _: mixer, always(block))
 
 
 # ---- Llama 4
@@ -321,7 +315,7 @@ def minimax_m2(c: Config) -> Stack:
     if any(kind != 1 for kind in c.counts("attn_type_list") or ()):
         raise c.fail("attn_type_list", c.get("attn_type_list"), "1 on every layer: M2 has no linear attention")
     c.dismiss("num_mtp_modules", "mtp_transformer_layers")  # announced, and in no checkpoint
-    return decoder(c, gqa.uniform(c, qk_norm="full"), only(mixture(c, "intermediate_size")()))
+    return decoder(c, gqa.uniform(c, qk_norm="full"), always(mixture(c, "intermediate_size")()))
 
 
 def whole_norms(c: Config, kind: str) -> None:
@@ -341,9 +335,7 @@ def minimax_m3(c: Config) -> Stack:
     sparse_keys = c.block("sparse_attention_config")
     index = sparse_keys or Config({}, c.model_type)
     flags = by_flags_in(index, "sparse_attention_freq", depth)
-    types = layer_types(
-        c, depth, lambda layer: "minimax_m3_sparse" if flags is not None and flags[layer] else "full_attention"
-    )
+    types = layer_types(c, depth, lambda layer: "minimax_m3_sparse" if flags is not None and flags[layer] else "full_attention")
     if not index.flag("use_sparse_attention", default=True):
         raise index.fail("use_sparse_attention", False, "true")
     off = by_flags_in(index, "sparse_disable_index_value", depth)
@@ -430,7 +422,7 @@ def solar_open(c: Config) -> Stack:
     """Mixtures on every layer, no bias on the output projection."""
     c.dismiss("intermediate_size")  # of dense layers, which the class does not have
     block = mixture(c, shared=shared_width(c, "n_shared_experts"))()
-    return decoder(c, gqa.uniform(c, biases=biased(c, "qkv")), only(block))
+    return decoder(c, gqa.uniform(c, biases=biased(c, "qkv")), always(block))
 
 
 @family("dots1")
@@ -609,11 +601,7 @@ def mimo_v2_flash(c: Config) -> Stack:
     types = layer_types(
         c,
         depth,
-        lambda i: (
-            "sliding_attention"
-            if (flagged[i] if flagged is not None else i > 0 and (i + 1) % 6 != 0)
-            else "full_attention"
-        ),
+        lambda i: "sliding_attention" if (flagged[i] if flagged is not None else i > 0 and (i + 1) % 6 != 0) else "full_attention",
     )
     before = c.maybe("sliding_window_size")
     window = before + 1 if before else c.count("sliding_window")
@@ -741,9 +729,7 @@ def laguna(c: Config) -> Stack:
         if key not in made:
             gqa.check_groups(c, key[1], kv)
             gate = linear("g_proj", "attention", key[1] if per_head else key[1] * dim, hidden)
-            made[key] = gqa.build(
-                hidden, key[1], kv, dim, span=key[0], biases=biased(c), qk_norm=(dim, dim), extra=gate
-            )
+            made[key] = gqa.build(hidden, key[1], kv, dim, span=key[0], biases=biased(c), qk_norm=(dim, dim), extra=gate)
         mixers.append(made[key])
     mixed = mixture(c, shared=c.count("shared_expert_intermediate_size", least=0), correction_bias=True)
     sparse = by_types(c, lambda i: "sparse" if i else "dense")

@@ -16,7 +16,7 @@ from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config, leftovers
 from llmcalc.errors import ConfigError, printable
 from llmcalc.families import family
-from llmcalc.families.legacy import agree, head_dim, same
+from llmcalc.families.legacy import agree, head_dim
 from llmcalc.mlp import dense
 
 
@@ -60,10 +60,10 @@ def cross_note(layers: int, kv_heads: int, dim: int) -> str:
 def t5(c: Config) -> Stack:
     """RMSNorms, no biases; a table of relative positions per stack, in umT5 per layer. The head is always tied."""
     generates(c)
-    hidden, query = same(c, "d_model", "hidden_size"), same(c, "num_heads", "num_attention_heads")
-    dim = same(c, "d_kv", "head_dim")
+    hidden, query = c.agreed("d_model", "hidden_size"), c.agreed("num_heads", "num_attention_heads")
+    dim = c.agreed("d_kv", "head_dim")
     agree(c, "num_key_value_heads", query)
-    layers = same(c, "num_layers", "num_hidden_layers", most=MOST_LAYERS)
+    layers = c.agreed("num_layers", "num_hidden_layers", most=MOST_LAYERS)
     deep = c.maybe("num_decoder_layers", most=MOST_LAYERS) or layers
     ffn = dense(hidden, c.count("d_ff"), gated=_t5_gate(c))
     table = (Weight("relative_attention_bias", "attention", c.count("relative_attention_num_buckets"), query),)
@@ -178,11 +178,11 @@ class Shape(NamedTuple):
 
 def shape(c: Config) -> Shape:
     """Under the names of BART. num_hidden_layers and num_attention_heads are the encoder's."""
-    hidden = same(c, "d_model", "hidden_size")
+    hidden = c.agreed("d_model", "hidden_size")
     found = Shape(
         hidden,
-        same(c, "encoder_layers", "num_hidden_layers", most=MOST_LAYERS),
-        same(c, "encoder_attention_heads", "num_attention_heads"),
+        c.agreed("encoder_layers", "num_hidden_layers", most=MOST_LAYERS),
+        c.agreed("encoder_attention_heads", "num_attention_heads"),
         c.count("encoder_ffn_dim"),
         c.count("decoder_layers", most=MOST_LAYERS),
         c.count("decoder_attention_heads"),

@@ -9,114 +9,114 @@ from llmcalc.figures import formula, larger, smaller
 
 
 @formula(unit="B", ref="nvidia-smi totals beside torch.cuda.mem_get_info in published logs, 14 cards from 15 to 180 GiB")
-def visible_bytes(reported_bytes, driver_bytes, driver_share):  # type: ignore[no-untyped-def]
+def visible_bytes(reported_bytes, driver_bytes, driver_share):
     """What a CUDA process sees of a device: the driver keeps a fixed part and one that grows with the memory. [B]"""
     return reported_bytes * (1 - driver_share) - driver_bytes
 
 
 @formula(unit="B", ref="vllm-project/vllm v1/worker/gpu_worker.py @001cabc")
-def usable_bytes(memory_bytes, utilization, overhead_bytes, reserve_bytes):  # type: ignore[no-untyped-def]
+def usable_beside_buffers(memory_bytes, utilization, overhead_bytes, reserve_bytes):
     """Memory that weights and cache may take: the engine's share of the memory, less what it holds beside them. [B]"""
     return memory_bytes * utilization - overhead_bytes - reserve_bytes
 
 
 @formula(unit="B", ref="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction")
-def free_share_bytes(memory_bytes, utilization, overhead_bytes, reserve_bytes, weight_bytes):  # type: ignore[no-untyped-def]
+def free_share_bytes(memory_bytes, utilization, overhead_bytes, reserve_bytes, weight_bytes):
     """Weights, and the engine's share of what they and its buffers leave free. [B]"""
     return weight_bytes + utilization * (memory_bytes - overhead_bytes - reserve_bytes - weight_bytes)
 
 
 @formula(unit="ratio", ref="sgl-project/sglang srt/server_args.py @469c63e")
-def static_share(total_bytes, base_bytes, chunk_bytes, chunk_tokens, graph_bytes, graph_batch, rank_bytes, ranks, least_bytes):  # type: ignore[no-untyped-def]
+def static_share(total_bytes, base_bytes, chunk_bytes, chunk_tokens, graph_bytes, graph_batch, rank_bytes, ranks, least_bytes):
     """Share of the memory for weights and cache, once activations, graphs and the ranks' buffers are set aside. [1]"""
     return 1 - larger(base_bytes + chunk_bytes * chunk_tokens + graph_bytes * graph_batch + rank_bytes * ranks, least_bytes) / total_bytes
 
 
 @formula(unit="B", ref="vLLM memory profiles printed at start-up; fits 12 models within 5%")
-def sampler_bytes(sequences, vocab, bytes_per_logit):  # type: ignore[no-untyped-def]
+def sampler_bytes(sequences, vocab, bytes_per_logit):
     """Logits of every sequence, and the copies that sampling makes of them. [B]"""
     return sequences * vocab * bytes_per_logit
 
 
 @formula(unit="B", ref="vllm-project/vllm issue 10517: 2.07 and 2.99 GiB at 20,000 and 29,000 tokens")
-def forward_bytes(tokens, widths, bytes_per_element):  # type: ignore[no-untyped-def]
+def forward_bytes(tokens, widths, bytes_per_element):
     """The outputs that a layer's products hold at once, for all tokens of a step. [B]"""
     return tokens * widths * bytes_per_element
 
 
 @formula(unit="B", ref="vllm-project/vllm model_executor/layers/fused_moe: workspace shapes")
-def expert_workspace_bytes(tokens, top_k, hidden, inner, bytes_per_element):  # type: ignore[no-untyped-def]
+def expert_workspace_bytes(tokens, top_k, hidden, inner, bytes_per_element):
     """Two buffers of fused experts: every token once per chosen expert. [B]"""
     return tokens * top_k * (larger(hidden, inner) + larger(hidden, 2 * inner)) * bytes_per_element
 
 
 @formula(unit="B")
-def activation_bytes(hidden_bytes, workspace_bytes, forward_bytes, sampler_bytes):  # type: ignore[no-untyped-def]
+def activation_bytes(hidden_bytes, workspace_bytes, forward_bytes, sampler_bytes):
     """Peak of a step: hidden states and workspaces, and the larger of a layer and the sampler, which do not overlap. [B]"""
     return hidden_bytes + workspace_bytes + larger(forward_bytes, sampler_bytes)
 
 
 @formula(unit="B", ref="vLLM start-up logs from 0.21 on: 0.3 GiB of 4 graphs to 1.6 GiB of 86")
-def graph_bytes(fixed_bytes, graphs, bytes_per_graph):  # type: ignore[no-untyped-def]
+def graph_bytes(fixed_bytes, graphs, bytes_per_graph):
     """Captured CUDA graphs. [B]"""
     return fixed_bytes + graphs * bytes_per_graph
 
 
 @formula(unit="tokens", ref="arXiv:2309.06180")
-def padded_tokens(tokens, block_tokens):  # type: ignore[no-untyped-def]
-    """Rounded up to whole blocks. [tokens]"""
+def padded_tokens(tokens, block_tokens):
+    """Slots of the whole blocks that hold these tokens. [tokens]"""
     return -(-tokens // block_tokens) * block_tokens
 
 
 @formula(unit="tokens", ref="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp")
-def window_cells(ctx_tokens, window_tokens, batched_tokens, block_tokens):  # type: ignore[no-untyped-def]
+def window_cells(ctx_tokens, window_tokens, batched_tokens, block_tokens):
     """A slot of llama.cpp's window cache: the window and one micro-batch, padded. [tokens]"""
     return -(-smaller(ctx_tokens, window_tokens + batched_tokens) // block_tokens) * block_tokens
 
 
 @formula(unit="tokens", ref="sgl-project/sglang srt/server_args.py @469c63e: swa_full_tokens_ratio")
-def window_share_tokens(ctx_tokens, ratio):  # type: ignore[no-untyped-def]
+def window_share_tokens(ctx_tokens, ratio):
     """SGLang's window pool: a fixed share of the tokens that full attention keeps. [tokens]"""
     return ctx_tokens * ratio
 
 
 @formula(unit="blocks", ref="vllm-project/vllm v1/kv_cache_interface.py @001cabc")
-def full_blocks(ctx_tokens, block_tokens):  # type: ignore[no-untyped-def]
+def full_blocks(ctx_tokens, block_tokens):
     """Blocks of a sequence in a layer that keeps everything. [blocks]"""
     return -(-ctx_tokens // block_tokens)
 
 
 @formula(unit="blocks", ref="vllm-project/vllm v1/kv_cache_interface.py @001cabc")
-def window_blocks(ctx_tokens, window_tokens, batched_tokens, block_tokens):  # type: ignore[no-untyped-def]
+def window_blocks(ctx_tokens, window_tokens, batched_tokens, block_tokens):
     """Blocks in a window layer: window - 1 and one step's tokens, and a block more, as a window rarely begins with one. [blocks]"""
     return -(-smaller(ctx_tokens, window_tokens - 1 + batched_tokens) // block_tokens) + 1
 
 
 @formula(unit="blocks", ref="vllm-project/vllm v1/kv_cache_interface.py @001cabc")
-def chunk_blocks(ctx_tokens, window_tokens, batched_tokens, block_tokens):  # type: ignore[no-untyped-def]
+def chunk_blocks(ctx_tokens, window_tokens, batched_tokens, block_tokens):
     """Blocks in a layer that looks back to the start of its chunk. [blocks]"""
     return -(-smaller(ctx_tokens, window_tokens + batched_tokens) // block_tokens)
 
 
 @formula(unit="B", ref="vllm-project/vllm v1/core/kv_cache_utils.py @001cabc")
-def grouped_bytes(blocks, groups, layers_per_group, page_bytes, ranks):  # type: ignore[no-untyped-def]
+def grouped_bytes(blocks, groups, layers_per_group, page_bytes, ranks):
     """A sequence's blocks in alike layers, which are cut into groups of equal size; short groups are padded. [B]"""
     return blocks * groups * layers_per_group * page_bytes * ranks
 
 
 @formula(unit="B", ref="sgl-project/sglang model_runner: mamba_full_memory_ratio")
-def split_pool_bytes(cache_bytes, state_bytes, state_ratio, slots):  # type: ignore[no-untyped-def]
+def split_pool_bytes(cache_bytes, state_bytes, state_ratio, slots):
     """What a sequence takes of a pool that is split between caches and states: whichever part runs out first. [B]"""
     return (1 + state_ratio) * larger(cache_bytes, state_bytes * slots / state_ratio)
 
 
 @formula(unit="B/token", ref="vllm-project/vllm v1/attention/backends/mla: fp8_ds_mla; sgl-project/sglang pull 11309")
-def packed_latent_bytes(layers, kv_lora_rank, qk_rope_head_dim, element_bytes, scale_bytes, rope_bytes):  # type: ignore[no-untyped-def]
+def packed_latent_bytes(layers, kv_lora_rank, qk_rope_head_dim, element_bytes, scale_bytes, rope_bytes):
     """fp8 latent of sparse MLA: one scale per 128 elements, and the rotary key in 16 bits. [B/token]"""
     return layers * (kv_lora_rank * (element_bytes + scale_bytes / 128) + qk_rope_head_dim * rope_bytes)
 
 
 @formula(unit="B/token", ref="sgl-project/sglang pull 11309")
-def packed_index_bytes(layers, index_head_dim, element_bytes, scale_bytes):  # type: ignore[no-untyped-def]
+def packed_index_bytes(layers, index_head_dim, element_bytes, scale_bytes):
     """The indexer's key in fp8 with one scale per 128 elements, whatever the cache's format. [B/token]"""
     return layers * index_head_dim * (element_bytes + scale_bytes / 128)

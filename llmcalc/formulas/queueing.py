@@ -11,91 +11,79 @@ from llmcalc.figures import formula
 
 
 @formula(unit="ratio")
-def load(rate, service_s):  # type: ignore[no-untyped-def]
+def load(rate, service_s):
     """Share of the time that one server is busy. [1]"""
     return rate * service_s
 
 
 @formula(unit="sequences", ref="Little's law on jax-ml/scaling-book inference.md, theoretical step time")
-def steady_batch(rate, output_tokens, fixed_s, per_sequence_s, prefill_load):  # type: ignore[no-untyped-def]
+def steady_batch(rate, output_tokens, fixed_s, per_sequence_s, prefill_load):
     """Mean number of decoding sequences: each adds its own reads to a step that all of them wait for. [sequences]"""
     return rate * output_tokens * fixed_s / (1 - prefill_load - rate * output_tokens * per_sequence_s)
 
 
 @formula(unit="s")
-def steady_tpot_s(fixed_s, per_sequence_s, batch, prefill_load):  # type: ignore[no-untyped-def]
+def steady_tpot_s(fixed_s, per_sequence_s, batch, prefill_load):
     """Time per token where prefills take a share of the time away. [s]"""
     return (fixed_s + per_sequence_s * batch) / (1 - prefill_load)
 
 
-@formula(unit="sequences", ref="busy period of an M/G/1 queue: Takács 1962")
-def companions(rate, load, service_variance_s2):  # type: ignore[no-untyped-def]
-    """Others that leave a queue in the same busy period as a given request: E[X(X-1)]/E[X] of its size X. [sequences]"""
-    return (load + rate * rate * service_variance_s2) / ((1 - load) * (1 - load)) + load / (1 - load)
-
-
-@formula(unit="requests", ref="Pollaczek and Khinchine")
-def left_behind(load, service_cv2_load2):  # type: ignore[no-untyped-def]
-    """Requests in a queue that a request leaves behind: with random arrivals, those that are there at any time. [requests]"""
-    return load + (load * load + service_cv2_load2) / (2 * (1 - load))
-
-
 @formula(unit="requests/s")
-def max_rate(prefill_s, output_tokens, token_s):  # type: ignore[no-untyped-def]
+def max_rate(prefill_s, output_tokens, token_s):
     """Rate at which one replica is busy all the time; token_s is a token's share of a step at the batch limit. [requests/s]"""
     return 1 / (prefill_s + output_tokens * token_s)
 
 
 @formula(unit="tokens")
-def mean_context(prompt_output_tokens, output_squared_tokens, output_tokens):  # type: ignore[no-untyped-def]
+def mean_context(prompt_output_tokens, output_squared_tokens, output_tokens):
     """Context of the average decode step: long answers have more steps, and longer ones. Means over requests. [tokens]"""
     return (prompt_output_tokens + output_squared_tokens / 2) / output_tokens
 
 
 @formula(unit="s", ref="Pollaczek and Khinchine; DistServe, arXiv:2401.09670")
-def mean_wait_s(rate, mean_square_s2, load):  # type: ignore[no-untyped-def]
+def mean_wait_s(rate, mean_square_s2, load):
     """Mean wait for one server with random arrivals, first come first served. [s]"""
     return rate * mean_square_s2 / (2 * (1 - load))
 
 
 @formula(unit="s", ref="arXiv:2401.09670, eq. 1")
-def uniform_ttft_s(rate, service_s):  # type: ignore[no-untyped-def]
+def uniform_ttft_s(rate, service_s):
     """TTFT when all prompts are alike: the prefill and the wait for it. [s]"""
     return service_s + rate * service_s * service_s / (2 * (1 - rate * service_s))
 
 
 @formula(unit="s", ref="arXiv:2401.09670, eq. 2")
-def pipelined_ttft_s(rate, service_s):  # type: ignore[no-untyped-def]
+def pipelined_ttft_s(rate, service_s):
     """TTFT of alike prompts through two pipeline stages: as long as alone, but twice as many per second. [s]"""
     return service_s + rate * service_s * service_s / (4 * (2 - rate * service_s))
 
 
 @formula(unit="s", ref="arXiv:2401.09670, eq. 3")
-def parallel_ttft_s(rate, service_s, speedup):  # type: ignore[no-untyped-def]
+def parallel_ttft_s(rate, service_s, speedup):
     """TTFT of alike prompts on two tensor-parallel devices that are `speedup` times faster together. [s]"""
     return service_s / speedup + rate * service_s * service_s / (2 * speedup * (speedup - rate * service_s))
 
 
 @formula(unit="s")
-def tail_ttft_s(service_s, log_load_over_share, load, cv2):  # type: ignore[no-untyped-def]
+def tail_ttft_s(service_s, log_load_over_share, load, cv2):
     """Quantile of the time in the system under an exponential tail; cv2 is the squared variation of the service time. [s]"""
     return service_s + log_load_over_share * (1 + cv2) * service_s / (2 * (1 - load))
 
 
 @formula(unit="s", ref="Erlang 1917")
-def shared_queue_wait_s(wait_probability, servers, offered, service_s):  # type: ignore[no-untyped-def]
+def shared_queue_wait_s(wait_probability, servers, offered, service_s):
     """Mean wait where c servers share one queue. [s]"""
     return wait_probability * service_s / (servers - offered)
 
 
 @formula(unit="s", ref="Allen and Cunneen 1978")
-def general_wait_s(exponential_wait_s, arrival_cv2, service_cv2):  # type: ignore[no-untyped-def]
+def general_wait_s(exponential_wait_s, arrival_cv2, service_cv2):
     """The wait of the exponential case, scaled to other variations. [s]"""
     return exponential_wait_s * (arrival_cv2 + service_cv2) / 2
 
 
 @formula(unit="ratio", ref="OSDI'22 Orca")
-def static_utilization(mean_output, expected_longest):  # type: ignore[no-untyped-def]
+def static_utilization(mean_output, expected_longest):
     """Share of a static batch's slots at work: the batch ends with its longest answer. [1]"""
     return mean_output / expected_longest
 

@@ -8,13 +8,13 @@ from llmcalc.figures import formula, smaller
 
 
 @formula(unit="", ref="arXiv:1904.09751")
-def boltzmann_weight(logit, temperature):  # type: ignore[no-untyped-def]
+def boltzmann_weight(logit, temperature):
     """exp(logit / temperature), the share of a token before the sum over all of them divides it. [1]"""
     return 2.718281828459045 ** (logit / temperature)
 
 
 @formula(unit="", ref="arXiv:2211.17192")
-def accepted_share(target, draft):  # type: ignore[no-untyped-def]
+def accepted_share(target, draft):
     """Probability that a token is drafted and accepted, q · min(1, p/q); its sum over the tokens is the acceptance. [1]"""
     return smaller(target, draft)
 

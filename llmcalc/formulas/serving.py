@@ -6,90 +6,84 @@ from llmcalc.figures import formula, larger
 
 
 @formula(unit="s", ref="Williams et al., Roofline, CACM 2009")
-def prefill_s(gemm_s, weight_read_s, attention_s, kv_read_s, communication_s):  # type: ignore[no-untyped-def]
+def prefill_s(gemm_s, weight_read_s, attention_s, kv_read_s, communication_s):
     """Reading a prompt: weights are read while they multiply, a cached prefix is read while it is attended, ranks talk. [s]"""
     return larger(gemm_s, weight_read_s) + larger(attention_s, kv_read_s) + communication_s
 
 
 @formula(unit="ratio", ref="arXiv:1811.06965")
-def pipeline_bubble(stages, microbatches):  # type: ignore[no-untyped-def]
+def pipeline_bubble(stages, microbatches):
     """Share of the time that a pipeline's stages wait while it fills and drains. [1]"""
     return (stages - 1) / (microbatches + stages - 1)
 
 
 @formula(unit="s", ref="arXiv:1811.06965")
-def pipelined_s(busy_s, stages, microbatches):  # type: ignore[no-untyped-def]
+def pipelined_s(busy_s, stages, microbatches):
     """Length of work that keeps every stage busy for busy_s, with the pipeline's filling and draining. [s]"""
     return busy_s * (microbatches + stages - 1) / microbatches
 
 
 @formula(unit="s", ref="arXiv:2403.02310")
-def mixed_step_s(kv_read_s, weight_read_s, compute_s, communication_s, attention_s):  # type: ignore[no-untyped-def]
+def mixed_step_s(kv_read_s, weight_read_s, compute_s, communication_s, attention_s):
     """A decode step that carries a chunk of somebody's prompt: the chunk shares the weights and adds its own attention. [s]"""
     return kv_read_s + larger(weight_read_s, compute_s) + communication_s + attention_s
 
 
 @formula(unit="tokens", ref="arXiv:2403.02310")
-def free_tokens(critical_batch, batch):  # type: ignore[no-untyped-def]
+def free_tokens(critical_batch, batch):
     """Prompt tokens that a decode step carries before arithmetic binds. [tokens]"""
     return larger(0, critical_batch - batch)
 
 
 @formula(unit="tokens", ref="vllm-project/vllm docs, automatic prefix caching")
-def shared_tokens(prefix_tokens, block_tokens):  # type: ignore[no-untyped-def]
+def shared_tokens(prefix_tokens, block_tokens):
     """Tokens of a common prefix that fill whole blocks: only those are shared. [tokens]"""
     return prefix_tokens // block_tokens * block_tokens
 
 
 @formula(unit="tokens")
-def prefilled_tokens(sequences, prompt_tokens, shared_tokens):  # type: ignore[no-untyped-def]
+def prefilled_tokens(sequences, prompt_tokens, shared_tokens):
     """Tokens that are computed when the shared ones are computed once. [tokens]"""
     return shared_tokens + sequences * (prompt_tokens - shared_tokens)
 
 
-@formula(unit="tokens", ref="arXiv:2309.06180")
-def block_slots(tokens, block_tokens):  # type: ignore[no-untyped-def]
-    """Slots of the whole blocks that hold these tokens. [tokens]"""
-    return -(-tokens // block_tokens) * block_tokens
-
-
 @formula(unit="ratio", ref="arXiv:2309.06180")
-def paged_waste(mean_tokens, block_tokens):  # type: ignore[no-untyped-def]
+def paged_waste(mean_tokens, block_tokens):
     """Share of the slots that stay empty: half a block per sequence on average. [1]"""
     return (block_tokens - 1) / 2 / (mean_tokens + (block_tokens - 1) / 2)
 
 
 @formula(unit="ratio", ref="arXiv:2309.06180")
-def reserved_waste(mean_tokens, reserved_tokens):  # type: ignore[no-untyped-def]
+def reserved_waste(mean_tokens, reserved_tokens):
     """Share of the slots that stay empty when every sequence reserves the longest. [1]"""
     return 1 - mean_tokens / reserved_tokens
 
 
 @formula(unit="ratio")
-def routed_hit_rate(hit_rate, replicas):  # type: ignore[no-untyped-def]
+def routed_hit_rate(hit_rate, replicas):
     """Hits when a conversation's next turn lands on any replica alike. [1]"""
     return hit_rate / replicas
 
 
 @formula(unit="s")
-def transfer_s(moved_bytes, link_bytes_per_s):  # type: ignore[no-untyped-def]
+def transfer_s(moved_bytes, link_bytes_per_s):
     """Moving bytes over a link. [s]"""
     return moved_bytes / link_bytes_per_s
 
 
 @formula(unit="B/s")
-def break_even_link(moved_bytes, recompute_s):  # type: ignore[no-untyped-def]
+def break_even_link(moved_bytes, recompute_s):
     """The link from which fetching a cache is faster than computing it again. [B/s]"""
     return moved_bytes / recompute_s
 
 
 @formula(unit="B/s", ref="arXiv:2401.09670")
-def transfer_rate(rate, moved_bytes):  # type: ignore[no-untyped-def]
+def transfer_rate(rate, moved_bytes):
     """What prefill devices send to decode devices. [B/s]"""
     return rate * moved_bytes
 
 
 @formula(unit="replicas", ref="ai-dynamo/aiconfigurator picking.py")
-def pool_replicas(rate, seconds_per_request, derate):  # type: ignore[no-untyped-def]
+def pool_replicas(rate, seconds_per_request, derate):
     """Replicas of a pool that spends this long on each request and is kept below full load. [replicas]"""
     return rate * seconds_per_request / derate

@@ -9,103 +9,103 @@ from llmcalc.figures import formula, larger, smaller
 
 
 @formula(unit="s", ref="jax-ml/scaling-book inference.md")
-def read_s(bytes_read, bandwidth_bytes_per_s, devices):  # type: ignore[no-untyped-def]
+def read_s(bytes_read, bandwidth_bytes_per_s, devices):
     """Time to stream bytes that are spread over devices. [s]"""
     return bytes_read / (bandwidth_bytes_per_s * devices)
 
 
 @formula(unit="s", ref="jax-ml/scaling-book inference.md")
-def kv_read_s(batch, kv_read_bytes, bandwidth_bytes_per_s, devices):  # type: ignore[no-untyped-def]
+def kv_read_s(batch, kv_read_bytes, bandwidth_bytes_per_s, devices):
     """Time to stream the caches of a batch; a cache is nobody else's, so it is not shared by the batch. [s]"""
     return batch * kv_read_bytes / (bandwidth_bytes_per_s * devices)
 
 
 @formula(unit="s", ref="jax-ml/scaling-book roofline.md")
-def compute_s(params, batch, flops_per_s, devices):  # type: ignore[no-untyped-def]
+def compute_s(params, batch, flops_per_s, devices):
     """Time of the multiplications: 2 FLOP per parameter and token. [s]"""
     return 2 * params * batch / (flops_per_s * devices)
 
 
 @formula(unit="s", ref="jax-ml/scaling-book roofline.md")
-def work_s(work_flops, flops_per_s, devices):  # type: ignore[no-untyped-def]
+def work_s(work_flops, flops_per_s, devices):
     """Time of an amount of arithmetic. [s]"""
     return work_flops / (flops_per_s * devices)
 
 
 @formula(unit="s", ref="jax-ml/scaling-book inference.md, theoretical step time")
-def napkin_step_s(kv_read_s, weight_read_s, compute_s, communication_s):  # type: ignore[no-untyped-def]
+def napkin_step_s(kv_read_s, weight_read_s, compute_s, communication_s):
     """One decode step: caches are read; weights are read and multiplied with at once; ranks talk. [s]"""
     return kv_read_s + larger(weight_read_s, compute_s) + communication_s
 
 
 @formula(unit="s", ref="Williams et al., Roofline, CACM 2009")
-def operator_s(bytes_moved, work_flops, bandwidth_bytes_per_s, flops_per_s):  # type: ignore[no-untyped-def]
+def operator_s(bytes_moved, work_flops, bandwidth_bytes_per_s, flops_per_s):
     """One kernel: the longer of its memory and its arithmetic. [s]"""
     return larger(bytes_moved / bandwidth_bytes_per_s, work_flops / flops_per_s)
 
 
 @formula(unit="tokens/s")
-def tokens_per_s(batch, step_time_s):  # type: ignore[no-untyped-def]
+def tokens_per_s(batch, step_time_s):
     """Tokens of the whole batch per second: each step gives one to every sequence. [tokens/s]"""
     return batch / step_time_s
 
 
 @formula(unit="tokens/s")
-def ceiling_tokens_per_s(bandwidth_bytes_per_s, devices, bytes_per_token):  # type: ignore[no-untyped-def]
+def ceiling_tokens_per_s(bandwidth_bytes_per_s, devices, bytes_per_token):
     """The most tokens per second when each needs these bytes to be read. [tokens/s]"""
     return bandwidth_bytes_per_s * devices / bytes_per_token
 
 
 @formula(unit="tokens", ref="jax-ml/scaling-book roofline.md")
-def critical_batch(flops_per_s, bytes_per_weight, bandwidth_bytes_per_s, experts_per_active_expert):  # type: ignore[no-untyped-def]
+def critical_batch(flops_per_s, bytes_per_weight, bandwidth_bytes_per_s, experts_per_active_expert):
     """Tokens per step from which arithmetic binds: a weight is read once and multiplied with by each. [tokens]"""
     return flops_per_s * bytes_per_weight / (2 * bandwidth_bytes_per_s) * experts_per_active_expert
 
 
 @formula(unit="sequences")
-def kv_crossover_batch(weight_read_bytes, kv_read_bytes):  # type: ignore[no-untyped-def]
+def kv_crossover_batch(weight_read_bytes, kv_read_bytes):
     """Sequences whose caches together are as much to read as the weights. [sequences]"""
     return weight_read_bytes / kv_read_bytes
 
 
 @formula(unit="sequences")
-def quantise_first_batch(weight_bytes_saved, kv_bytes_saved):  # type: ignore[no-untyped-def]
+def quantise_first_batch(weight_bytes_saved, kv_bytes_saved):
     """Sequences at which smaller caches save a step as many bytes as smaller weights; below, the weights save more. [sequences]"""
     return weight_bytes_saved / kv_bytes_saved
 
 
 @formula(unit="experts", ref="inference-sim roofline.go; coupon collector with uniform routing")
-def distinct_experts(experts, top_k, tokens):  # type: ignore[no-untyped-def]
+def distinct_experts(experts, top_k, tokens):
     """Experts that a step of independent tokens is expected to touch. [experts]"""
     return experts * (1 - (1 - top_k / experts) ** tokens)
 
 
 @formula(unit="FLOP/B", ref="Williams et al., Roofline, CACM 2009")
-def intensity(work_flops, bytes_moved):  # type: ignore[no-untyped-def]
+def intensity(work_flops, bytes_moved):
     """Arithmetic per byte. [FLOP/B]"""
     return work_flops / bytes_moved
 
 
 @formula(unit="FLOP/s")
-def reached_flops_per_s(work_flops, spent_s):  # type: ignore[no-untyped-def]
+def reached_flops_per_s(work_flops, spent_s):
     """Arithmetic that was done per second. [FLOP/s]"""
     return work_flops / spent_s
 
 
 @formula(unit="FLOP/s", ref="Williams et al., Roofline, CACM 2009")
-def roof_flops_per_s(intensity, bandwidth_bytes_per_s, flops_per_s):  # type: ignore[no-untyped-def]
+def roof_flops_per_s(intensity, bandwidth_bytes_per_s, flops_per_s):
     """The most arithmetic per second at an intensity: what memory feeds, up to the peak. [FLOP/s]"""
     return smaller(intensity * bandwidth_bytes_per_s, flops_per_s)
 
 
 @formula(unit="FLOP/B", ref="Williams et al., Roofline, CACM 2009")
-def ridge_point(flops_per_s, bandwidth_bytes_per_s):  # type: ignore[no-untyped-def]
+def ridge_point(flops_per_s, bandwidth_bytes_per_s):
     """The intensity from which a device is bound by its arithmetic. [FLOP/B]"""
     return flops_per_s / bandwidth_bytes_per_s
 
 
 @formula(unit="s", ref="Thakur et al., Optimization of collective communication, 2005")
-def all_reduce_s(latency_s, devices, message_bytes, link_bytes_per_s):  # type: ignore[no-untyped-def]
+def all_reduce_s(latency_s, devices, message_bytes, link_bytes_per_s):
     """The faster of one shot (everybody reads n-1 whole messages) and two (reduce-scatter, then gather: 2(n-1)/n of one). [s]"""
     return smaller(
         latency_s + (devices - 1) * message_bytes / link_bytes_per_s,
@@ -114,18 +114,24 @@ def all_reduce_s(latency_s, devices, message_bytes, link_bytes_per_s):  # type: 
 
 
 @formula(unit="s", ref="arXiv:2505.09343")
-def all_to_all_s(latency_s, devices, message_bytes, link_bytes_per_s):  # type: ignore[no-untyped-def]
+def all_to_all_s(latency_s, devices, message_bytes, link_bytes_per_s):
     """An all-to-all: a latency, and (n-1)/n of the message over the link. [s]"""
     return latency_s + (devices - 1) / devices * message_bytes / link_bytes_per_s
 
 
+@formula(unit="s", ref="arXiv:1811.06965")
+def hand_over_s(latency_s, message_bytes, link_bytes_per_s):
+    """One pipeline stage gives its output to the next: a latency, and the whole message over the link. [s]"""
+    return latency_s + message_bytes / link_bytes_per_s
+
+
 @formula(unit="s")
-def repeated_s(times, each_s):  # type: ignore[no-untyped-def]
+def repeated_s(times, each_s):
     """The same thing several times, one after another. [s]"""
     return times * each_s
 
 
 @formula(unit="sequences", ref="jax-ml/scaling-book inference.md")
-def batch_within_tpot(tpot_s, weight_read_s, kv_read_s_per_sequence):  # type: ignore[no-untyped-def]
+def batch_within_tpot(tpot_s, weight_read_s, kv_read_s_per_sequence):
     """Sequences that a step of this length has time for, below the critical batch. [sequences]"""
     return (tpot_s - weight_read_s) / kv_read_s_per_sequence

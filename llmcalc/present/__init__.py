@@ -143,11 +143,11 @@ def format_of(name: str, output: str | None) -> str:
 
 def render(report: Report, name: str) -> str | bytes:
     """The report in one of FORMATS or PICTURES; a PNG is bytes. Errors: no-picture."""
-    if name in PICTURES and report.chart is None:
+    if name == "png" and report.chart is None:
         raise UsageError(
             "no-picture",
             f"{report.command} has nothing to draw here",
-            "pareto and roofline draw points that fit; .html makes a page of any result",
+            "pareto and roofline draw points that fit; .svg and .html show any result",
         )
     made: str | bytes = import_module(f"llmcalc.present.{(FORMATS | PICTURES)[name]}").render(report)
     return made

@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+from llmcalc.errors import printable
 from llmcalc.present import Report
 
 
@@ -26,9 +27,10 @@ def render(report: Report) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    """Text that a spreadsheet would run as a formula is quoted with an apostrophe; control characters are written out."""
     if isinstance(value, list | tuple):
         value = " ".join(str(item) for item in value)
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
+    if isinstance(value, str):
+        value = printable(value, 10_000)
+        return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
     return "" if value is None else value

@@ -19,10 +19,12 @@ from rich.text import Text
 from llmcalc.errors import printable
 from llmcalc.present import Column, Report, exact, shown
 
+_TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
+
 
 def render(report: Report) -> str:
     """The report for the terminal that stdout is, or plain text where it is none."""
-    console = _console()
+    console = in_memory()
     console.print(Text(printable(report.title, 200), style="bold"))
     for line in report.header:
         console.print(Text(printable(line, 400), style="dim"))
@@ -54,10 +56,15 @@ def render(report: Report) -> str:
             console.print(_note(f"assumes {line}"))
     output = console.file
     assert isinstance(output, io.StringIO)
-    return "\n".join(line.rstrip() for line in output.getvalue().splitlines()) + "\n"
+    return "\n".join(_TRAILING.sub(_codes, line) for line in output.getvalue().splitlines()) + "\n"
 
 
-def _console() -> Console:
+def _codes(trailing: re.Match[str]) -> str:
+    """The end of a line without its spaces: what switches colours off stays."""
+    return re.sub(r"\s", "", trailing[0])
+
+
+def in_memory() -> Console:
     """Writes into memory, with the width and colours of the real stdout."""
     real = Console(file=sys.stdout)
     width = real.width
@@ -118,28 +125,34 @@ def _rows(report: Report, width: int) -> list[Table | Padding]:
     longest = {key: max(map(len, values)) for key, values in cells.items()}
     numeric = {column.key: any(not isinstance(row.get(column.key), str | None) for row in rows) for column in everything}
 
-    def widths(columns: list[Column]) -> dict[str, int]:
-        """Numbers need their width; text that may go does with eighteen characters."""
+    def widths(columns: list[Column], tight: bool = False) -> dict[str, int]:
+        """Numbers need their width; text that may go does with eighteen characters; a tight label is no wider than six, or its cells."""
         least = {c.key: longest[c.key] if numeric[c.key] or not c.rank else min(longest[c.key], 18) for c in columns}
-        return {c.key: max(len(c.label), least[c.key]) for c in columns}
+        return {c.key: max(min(len(c.label), 6) if tight else len(c.label), least[c.key]) for c in columns}
 
-    columns = list(everything)
-    while 2 + sum(2 + each for each in widths(columns).values()) > width and any(column.rank for column in columns):
+    def left_over(gap: int, least: dict[str, int]) -> int:
+        return width - 2 - sum(gap + each for each in least.values())
+
+    columns, gap = list(everything), 2
+    while left_over(gap, widths(columns)) < 0 and any(column.rank for column in columns):
         columns.remove(max(reversed(columns), key=lambda column: column.rank))
     room = widths(columns)
-    free = width - 2 - sum(2 + each for each in room.values())
+    if left_over(gap, room) < 0:  # not even what must stay has room: less space between, shorter labels
+        gap = 1
+        room = room if left_over(gap, room) >= 0 else widths(columns, tight=True)
+    for column in columns if gap == 1 else ():
+        if not numeric[column.key]:  # then shorter text
+            room[column.key] -= min(max(-left_over(gap, room), 0), max(room[column.key] - 6, 0))
+    while left_over(gap, room) < 0 and len(columns) > 2:  # and then fewer numbers, but whole ones
+        room.pop(columns.pop().key)
+    free = left_over(gap, room)
     for column in columns:
         more = min(max(free, 0), longest[column.key] - room[column.key]) if not numeric[column.key] else 0
         room[column.key] += max(more, 0)
         free -= max(more, 0)
-    for column in columns:  # not even what must stay has room: its text shrinks
-        if free < 0 and not numeric[column.key]:
-            less = min(-free, max(room[column.key] - 6, 0))
-            room[column.key] -= less
-            free += less
     barred = [column.key for column in columns if column.bar and numeric[column.key]]
     bar = min(10, free // len(barred) - 2) if barred else 0
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True, width=2)
     for column in columns:
         table.add_column(

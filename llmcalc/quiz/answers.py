@@ -225,7 +225,7 @@ def _is_noun(word: str) -> bool:
     return not foreign and 2 <= len(word) <= 30 and word.isalpha()
 
 
-def grade(value: float, truth: float, written: str = "") -> str:
+def grade(value: float, truth: float) -> str:
     """How near a value is."""
     if value == truth or (truth and abs(value / truth - 1) <= EXACT) or _rounds_to(value, truth):
         return "exact"

@@ -10,7 +10,7 @@ from llmcalc.estimate import decode
 from llmcalc.figures import Figure
 from llmcalc.quiz import Question, template
 from llmcalc.quiz.draw import GROUPED, Draw, Scene
-from llmcalc.quiz.numbers import SEVERAL, _napkin
+from llmcalc.quiz.numbers import SEVERAL, napkin_scene
 from llmcalc.units import seconds
 
 FIXED = {
@@ -125,17 +125,17 @@ def quantise_first(draw: Draw) -> Question:
 
 @template("napkin", 2)
 def napkin_4_bound(draw: Draw) -> Question:
-    return _bound(draw, _napkin(batch=32), draw.say("napkin.given"), ())
+    return _bound(draw, napkin_scene(batch=32), draw.say("napkin.given"), ())
 
 
 @template("napkin", 3)
 def napkin_5_first(draw: Draw) -> Question:
     def at(weights: str, kv: str) -> float:
-        scene = _napkin(batch=32, weights=weights, kv=kv)
+        scene = napkin_scene(batch=32, weights=weights, kv=kv)
         length: float = decode.step_time(decode.step(scene.model, scene.plan, scene.work), "napkin").value
         return length
 
-    return _first(draw, _napkin(batch=32), draw.say("napkin.given"), at)
+    return _first(draw, napkin_scene(batch=32), draw.say("napkin.given"), at)
 
 
 @template("levers", 3)

@@ -17,6 +17,7 @@ from llmcalc.estimate import speculation as proofs
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, queueing, sampling, serving, sizing, speculation, time
 from llmcalc.formulas import memory as f
+from llmcalc.formulas.engines import padded_tokens
 from llmcalc.plan import Deployment, Workload
 from llmcalc.quiz import Question, template
 from llmcalc.quiz import draw as d
@@ -1062,7 +1063,7 @@ def paging_waste(draw: Draw) -> Question:
 @template("paging", 1)
 def paging_slots(draw: Draw) -> Question:
     tokens, block = draw.choose((100, 250, 1000, 1500, 2500, 5000)), draw.choose((16, 32, 64))
-    figure = serving.block_slots.of(tokens=tokens, block_tokens=block)
+    figure = padded_tokens.of(tokens=tokens, block_tokens=block)
     return draw.number(
         figure.value, "tokens", figure=figure, tokens=f"{tokens:,}", block=block, slips={"slip.blocks": figure.value / block}
     )
@@ -1347,7 +1348,7 @@ def thirteen() -> Model:
     return Model("the notes' 13B", "file", None, "llama", "bfloat16", stack, grouped(stack.layers), (), None)
 
 
-def _napkin(ctx: int = 4096, batch: int = 1, weights: str = "bf16", kv: str = "bf16") -> Scene:
+def napkin_scene(ctx: int = 4096, batch: int = 1, weights: str = "bf16", kv: str = "bf16") -> Scene:
     found = thirteen()
     card = replace(d.device("h100-sxm"), compute={**d.device("h100-sxm").compute, "bf16": 989e12})
     plan = Deployment(card, memory.weight_format(found, weights)[0], memory.kv_format(found, kv)[0], reserve_bytes=6e9)
@@ -1363,7 +1364,7 @@ def napkin_1_token(draw: Draw) -> Question:
     estimate = memory.kv(thirteen(), 4096)
     return _noted(
         draw,
-        _napkin(),
+        napkin_scene(),
         estimate.results["kv_bytes_per_token"],
         "B/token",
         estimate.figures["kv_bytes_per_token"],
@@ -1375,12 +1376,13 @@ def napkin_1_token(draw: Draw) -> Question:
 def napkin_1_sequence(draw: Draw) -> Question:
     estimate = memory.kv(thirteen(), 4096)
     value = estimate.results["kv_bytes_per_sequence"]
-    return _noted(draw, _napkin(), value, "B", estimate.figures["kv_bytes_per_sequence"], {"slip.two": value / 2, "slip.mha": value * 5})
+    slips = {"slip.two": value / 2, "slip.mha": value * 5}
+    return _noted(draw, napkin_scene(), value, "B", estimate.figures["kv_bytes_per_sequence"], slips)
 
 
 @template("napkin", 2)
 def napkin_2_batch(draw: Draw) -> Question:
-    scene = _napkin()
+    scene = napkin_scene()
     estimate = capacity.fit(scene.model, scene.plan, scene.work)
     each = estimate.results["kv_bytes_per_sequence"]
     return _noted(
@@ -1395,13 +1397,13 @@ def napkin_2_batch(draw: Draw) -> Question:
 
 @template("napkin", 1)
 def napkin_3_ceiling(draw: Draw) -> Question:
-    scene = _napkin()
+    scene = napkin_scene()
     figure = _alone(scene)
     return _noted(draw, scene, figure.value, "tokens/s", figure, {"slip.byte_rate": figure.value * 2})
 
 
 def _napkin_step(draw: Draw, result: str, unit: str, weights: str = "bf16", kv: str = "bf16") -> Question:
-    scene = _napkin(4096, 32, weights, kv)
+    scene = napkin_scene(4096, 32, weights, kv)
     estimate = decode.decode(scene.model, scene.plan, scene.work)
     terms = decode.step(scene.model, scene.plan, scene.work)
     r = estimate.results
@@ -1443,6 +1445,6 @@ def napkin_5_cache(draw: Draw) -> Question:
 
 @template("napkin", 2)
 def napkin_5_crossover(draw: Draw) -> Question:
-    scene = _napkin()
+    scene = napkin_scene()
     figure = decode.decode(scene.model, scene.plan, scene.work).figures["kv_crossover_batch"]
     return _noted(draw, scene, figure.value, "sequences", figure, {"slip.two": figure.value * 2})

@@ -84,9 +84,7 @@ def wrapper(*model_types: str) -> Callable[[Wrapper], Wrapper]:
     return wrap
 
 
-def sees(
-    outer: Config, build: Callable[[Config], Encoder] = vision.any_encoder, kind: str | None = None
-) -> tuple[Encoder, Config]:
+def sees(outer: Config, build: Callable[[Config], Encoder] = vision.any_encoder, kind: str | None = None) -> tuple[Encoder, Config]:
     """The vision encoder and its config; every shaping key of it must have been read."""
     c = needed(outer, "vision_config", kind, auto=build is vision.any_encoder)
     return build(c), c
@@ -116,9 +114,7 @@ def llava(outer: Config, hidden: int) -> Weights:
     """Any encoder, two matrices."""
     encoder, c = sees(outer)
     all_read(c)
-    return encoder.weights + projector(
-        _two(encoder.width * features(outer), hidden, outer.flag("multimodal_projector_bias"))
-    )
+    return encoder.weights + projector(_two(encoder.width * features(outer), hidden, outer.flag("multimodal_projector_bias")))
 
 
 @wrapper("llava_next", "llava_onevision", "llava_next_video")
@@ -191,15 +187,10 @@ def gemma4(outer: Config, hidden: int) -> Weights:
     if c is not None:
         encoder = (vision.gemma4_unified if unified else vision.gemma4)(c)
         all_read(c)
-        found += encoder.weights + projector(
-            lin("embed_vision.embedding_projection", hidden, encoder.width, bias=False)
-        )
+        found += encoder.weights + projector(lin("embed_vision.embedding_projection", hidden, encoder.width, bias=False))
     c = nested(outer, "audio_config", f"{outer.model_type}_audio")
     if c is not None:
-        if unified:
-            encoder = Encoder((), either(c, "output_proj_dims", "audio_embed_dim"))
-        else:
-            encoder = audio.gemma4(c)
+        encoder = Encoder((), either(c, "output_proj_dims", "audio_embed_dim")) if unified else audio.gemma4(c)
         all_read(c)
         found += encoder.weights + projector(lin("embed_audio.embedding_projection", hidden, encoder.width, bias=False))
     return found
@@ -218,9 +209,7 @@ def idefics3(outer: Config, hidden: int) -> Weights:
     """Neighbouring patches side by side, one matrix."""
     encoder, c = sees(outer, vision.idefics)
     all_read(c)
-    return encoder.weights + projector(
-        lin("modality_projection", hidden, encoder.width * outer.count("scale_factor") ** 2, bias=False)
-    )
+    return encoder.weights + projector(lin("modality_projection", hidden, encoder.width * outer.count("scale_factor") ** 2, bias=False))
 
 
 @wrapper("idefics2")
@@ -290,9 +279,7 @@ def kimi(outer: Config, hidden: int) -> Weights:
     if width != encoder.width:
         raise Unread(f"a projector norm of {width} behind an encoder of {encoder.width}")
     all_read(c)
-    return encoder.weights + projector(
-        ln("pre_norm", width=width), lin("in_proj", into, into), lin("out_proj", hidden, into)
-    )
+    return encoder.weights + projector(ln("pre_norm", width=width), lin("in_proj", into, into), lin("out_proj", hidden, into))
 
 
 @wrapper("kimi_k3")
@@ -391,9 +378,7 @@ def step3(outer: Config, hidden: int) -> Weights:
     """One matrix behind the encoder's convolutions."""
     encoder, c = sees(outer, vision.step3)
     all_read(c)
-    return encoder.weights + projector(
-        lin("multi_modal_projector", hidden, encoder.width, outer.flag("projector_bias"))
-    )
+    return encoder.weights + projector(lin("multi_modal_projector", hidden, encoder.width, outer.flag("projector_bias")))
 
 
 @wrapper("fuyu")
@@ -462,9 +447,7 @@ def talking(outer: Config, hidden: int) -> Weights:
     """The thinker's towers, where the file has no talker."""
     if outer.raw.get("enable_audio_output") is not False:
         raise Unread("the talker, a second language model with a vocoder")
-    thinker = outer.block(
-        "thinker_config", class_defaults().get(outer.model_type, {}).get("parts", {}).get("thinker_config")
-    )
+    thinker = outer.block("thinker_config", class_defaults().get(outer.model_type, {}).get("parts", {}).get("thinker_config"))
     if thinker is None:
         raise Unread("thinker_config is missing")
     return omni(thinker, hidden)

@@ -154,9 +154,7 @@ def ln(*names: str, width: int, part: str = "vision") -> Weights:
     return tuple(Weight(f"{name}{half}", part, width) for name in names for half in ("", ".bias"))
 
 
-def attention(
-    width: int, *, query: int | None = None, kv: int | None = None, biases: str = "qkvo", out: str = "out_proj"
-) -> Weights:
+def attention(width: int, *, query: int | None = None, kv: int | None = None, biases: str = "qkvo", out: str = "out_proj") -> Weights:
     """Projections of q, k, v and out; those in `biases` have one."""
     query = width if query is None else query
     kv = query if kv is None else kv

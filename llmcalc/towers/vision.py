@@ -67,9 +67,7 @@ def siglip(c: Config, *, head: bool | None = None) -> Encoder:
     """No class token; a pooling head unless vision_use_head is off (most wrappers never call it, and still hold it)."""
     width, layers = _plain(c)
     c.dismiss("num_patches")  # PaliGemma's files have it; the class divides
-    front = lin("patch_embedding", width, c.count("num_channels") * area(c, "patch_size")) + table(
-        "position_embedding", patches(c), width
-    )
+    front = lin("patch_embedding", width, c.count("num_channels") * area(c, "patch_size")) + table("position_embedding", patches(c), width)
     pooled = _pooling_head(c, width) if (c.flag("vision_use_head") if head is None else head) else ()
     return Encoder(front + layers + ln("post_layernorm", width=width) + pooled, width)
 
@@ -117,11 +115,7 @@ def llama4(c: Config) -> Encoder:
     width, inner = c.hidden, c.count("intermediate_size")
     heads(c, width, "num_attention_heads")
     c.dismiss("multi_modal_projector_bias")  # the class has it, the model does not read it
-    block = (
-        attention(width, out="o_proj")
-        + mlp(width, inner)
-        + ln("input_layernorm", "post_attention_layernorm", width=width)
-    )
+    block = attention(width, out="o_proj") + mlp(width, inner) + ln("input_layernorm", "post_attention_layernorm", width=width)
     out = c.count("projector_output_dim")
     return Encoder(
         lin("patch_embedding", width, c.count("num_channels") * area(c, "patch_size"), bias=False)
@@ -290,11 +284,7 @@ def glm4v(c: Config) -> Encoder:
     """The MLP's width is out_hidden_size; intermediate_size is the merger's."""
     width, out = c.hidden, c.count("out_hidden_size")
     heads(c, width, "num_heads", "num_attention_heads")
-    block = (
-        fused(width, bias=c.flag("attention_bias"), out_bias=False)
-        + glu(width, out)
-        + rms("norm1", "norm2", width=width)
-    )
+    block = fused(width, bias=c.flag("attention_bias"), out_bias=False) + glu(width, out) + rms("norm1", "norm2", width=width)
     merger = (
         lin("downsample", out, width * c.count("spatial_merge_size") ** 2)
         + lin("merger.proj", out, out, bias=False)

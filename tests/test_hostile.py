@@ -1,0 +1,326 @@
+"""Files and names made to hurt: bombs, contradictions, foreign text in every output, and secrets that must stay secret."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import os
+import re
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmcalc import data, model, sources, traffic
+from llmcalc.cli import main
+from llmcalc.commands import COMMANDS
+from llmcalc.errors import LlmcalcError, printable
+
+ROOT = Path(__file__).resolve().parent.parent
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "vocab_size": 100, "max_position_embeddings": 512,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HF_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("LLMCALC_DEBUG", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+# ---- bombs -----------------------------------------------------------------------------------------------------------
+
+MIB = 2**20
+OPEN = json.dumps(LLAMA)[:-1] + ', "x": '
+JSON_BOMBS: dict[str, tuple[bytes, str]] = {
+    "lists in lists": (b"[" * 10 * MIB, "not-json"),
+    "empty lists": (OPEN.encode() + b"[" + b"[]," * 10 * MIB + b"0]}", "not-json"),
+    "empty objects": (b"[" + b"{}," * 10 * MIB + b"0]", "not-json"),
+    "a list within the bound": (OPEN.encode() + b"[" + b"[]," * 170_000 + b"0]}", "ok"),
+    "keys": (b"{" + b",".join(b'"%d":0' % n for n in range(500_000)) + b"}", "not-a-config"),
+    "a long number": (OPEN.encode() + b"1" * 5 * MIB + b"}", "not-json"),
+    "a long text": (OPEN.encode() + b'"' + b"x" * 30 * MIB + b'"}', "ok"),
+    "over the limit": (b" " * 33 * MIB, "file-too-large"),
+    "escapes": (OPEN.encode() + b'"' + b"\\ud800" * 5 * MIB + b'"}', "ok"),
+}
+YAML_BOMBS: dict[str, tuple[bytes, str]] = {
+    "aliases": (b"a: &a [x,x]\n" + b"".join(b"b%d: &b%d [*a,*a]\n" % (n, n) for n in range(1000)), "not-yaml"),
+    "lists": (b"[" * 60_000, "not-yaml"),
+    "keys": (b"".join(b"%d: 0\n" % n for n in range(14_000)), "hardware-invalid"),
+    "long": (b"a: 0\n" * 30_000, "file-too-large"),
+    "a number": (b"id: 0x" + b"f" * 100_000, "not-yaml"),
+    "sexagesimal": (b"id: 1" + b":59" * 40_000, "not-yaml"),
+    "empty lists": (b"id: [" + b"[]," * 40_000 + b"0]", "hardware-invalid"),
+    "tabs": (b"\t" * 100_000, "not-yaml"),
+    "quotes": (b'"' + b"\\x41" * 30_000, "not-yaml"),
+}
+TABLES: dict[str, tuple[bytes, str]] = {
+    "one line": (b"arrival_s,prompt_tokens,output_tokens\n" + b"1," * 20 * MIB, "bad-trace"),
+    "a row that never ends": (b'arrival_s,prompt_tokens,output_tokens\n0,1,"' + b'",1\n",1' * 4 * MIB, "bad-trace"),
+    "json lists": (b'{"arrival_s": 0, "prompt_tokens": 1, "output_tokens": ' + b"[" * 900_000 + b"\n", "bad-trace"),
+    "columns": (b",".join(b"c%d" % n for n in range(100_000)) + b"\n", "bad-trace"),
+}
+HEADERS: dict[str, tuple[bytes, str]] = {
+    "objects": (b"[" + b"{}," * 5 * MIB + b"0]", "bad-safetensors"),
+    "keys": (b"{" + b",".join(b'"%d":0' % n for n in range(500_000)) + b"}", "bad-safetensors"),
+    "lists": (b"[" * 15 * MIB, "bad-safetensors"),
+}
+
+BOUNDED = """
+import resource, sys, time
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+from llmcalc import data, hardware, hardware_profile, model, safetensors, sources, traffic
+from llmcalc.errors import LlmcalcError
+kind, path = sys.argv[1:]
+def read():
+    if kind == "json":
+        model.read(sources.find(path).config)
+    elif kind == "yaml":
+        hardware.load(path)
+    elif kind == "table":
+        traffic.of_trace(path)
+    else:
+        safetensors.header(sources._on_disk(sources.Path(path)))
+def peak():
+    # KiB; ru_maxrss may be that of the process which started this one
+    try:
+        return next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1 if sys.platform == "linux" else 1024)
+start = time.process_time()
+try:
+    read()
+    code = "ok"
+except LlmcalcError as problem:
+    code = problem.code
+    assert len(problem.message) < 2000, len(problem.message)
+print(code, time.process_time() - start, peak())
+"""
+BOMBS = {
+    f"{kind}: {name}": (kind, ending, *what)
+    for kind, ending, found in (("json", "json", JSON_BOMBS), ("yaml", "yaml", YAML_BOMBS), ("table", "csv", TABLES), ("safetensors", "safetensors", HEADERS))
+    for name, what in found.items()
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_soon_and_in_little_memory(name: str, tmp_path: Path) -> None:
+    """256 MiB of the whole process; about a second of its own time (three here, since machines differ)."""
+    kind, ending, content, code = BOMBS[name]
+    if kind == "safetensors":
+        content = struct.pack("<Q", len(content)) + content
+    path = tmp_path / f"bomb.{ending}"
+    path.write_bytes(content)
+    done = subprocess.run([sys.executable, "-c", BOUNDED, kind, str(path)], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found, seconds, kib = done.stdout.split()
+    assert found == code
+    assert float(seconds) < 3
+    assert int(kib) < 256 * 1024
+
+
+# ---- what a JSON text may say ----------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> object:
+    return data.parse_json(text, "config.json", "model config")
+
+
+def test_a_key_that_stands_twice_must_say_the_same() -> None:
+    """json takes the last, other readers the first: the figures would depend on who reads."""
+    assert parse('{"a": 1, "b": [2], "a": 1, "b": [2]}') == {"a": 1, "b": [2]}
+    for text in ('{"a": 1, "a": 2}', '{"x": [{"a": 1, "a": null}]}', '{"a": {"b": 1}, "a": {}}', '{"a": NaN, "a": NaN}'):
+        with pytest.raises(LlmcalcError, match="config.json gives a twice, with different values"):
+            parse(text)
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1" + "0" * 400, "1e400", "NaN", "Infinity", "-Infinity", "1e-400", '"\\ud800"', "[[[[[[[[]]]]]]]]", "1.5", '"8"'])
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size", "num_key_value_heads"])
+def test_numbers_that_are_none(key: str, value: str) -> None:
+    text = json.dumps({**LLAMA, key: "VALUE"}).replace('"VALUE"', value)
+    with pytest.raises(LlmcalcError, match=f"{key} is") as caught:
+        model.read(parse(text))
+    assert caught.value.code == "bad-config" and printable(caught.value.message, 500) == caught.value.message
+
+
+def test_lone_surrogates_do_not_reach_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("config.json").write_text(json.dumps(LLAMA)[:-1] + ', "\\ud800": "\\udfff", "torch_dtype": "\\ud800"}')
+    for format in ("table", "json", "csv", "markdown", "html"):
+        assert main(["kv", "-m", "config.json", "-f", format]) in (0, 1)
+        out, err = capsys.readouterr()
+        (out + err).encode("utf-8")
+
+
+# ---- files that are none ---------------------------------------------------------------------------------------------
+
+
+def read_failure(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([*shlex.split(line), "--json"]) == 1
+    return str(json.loads(capsys.readouterr().out)["error"]["message"])
+
+
+def test_loops_folders_devices_and_locked_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("loop.json", "loop.yaml", "loop.gguf", "loop.csv", "config.json"):
+        Path(name).symlink_to(name)
+    Path("folder.json").mkdir()
+    Path("folder.yaml").mkdir()
+    kv, decode, simulate = "kv -m ./{}", "decode -m Qwen/Qwen3-8B -d ./{}", "simulate -m Qwen/Qwen3-8B -d l4 --trace {}"
+    for line, name in ((kv, "loop.json"), (decode, "loop.yaml"), (simulate, "loop.csv")):
+        assert "too many levels of symbolic links" in read_failure(line.format(name), capsys), name
+    for line, name in ((kv, "folder.json"), (decode, "folder.yaml"), (simulate, "folder.json")):
+        assert re.search("is a directory|has no config.json", read_failure(line.format(name), capsys)), name
+    Path("loop.gguf").unlink()
+    assert "has no config.json" in read_failure(f"kv -m {tmp_path}", capsys), "a folder whose config.json is a loop"
+    if os.path.exists("/dev/zero"):
+        assert "over 33,554,432 bytes" in read_failure("kv -m /dev/zero", capsys)
+        Path("zero.yaml").symlink_to("/dev/zero")
+        assert "over 131,072 bytes" in read_failure(decode.format("zero.yaml"), capsys)
+        assert "line 1 has over 1,048,576 bytes" in read_failure(simulate.format("/dev/zero"), capsys)
+    if os.getuid():
+        Path("locked.json").write_text("{}")
+        Path("locked.json").chmod(0)
+        assert "permission denied" in read_failure(kv.format("locked.json"), capsys)
+
+
+def test_a_trace_ends_a_row_with_its_line() -> None:
+    """A quoted line end would let one row take the memory of the whole file."""
+    Path("t.csv").write_text('arrival_s,prompt_tokens,output_tokens\n0,1,"2\n",\n')
+    with pytest.raises(LlmcalcError, match="line 2") as caught:
+        traffic.of_trace("t.csv")
+    assert caught.value.code == "bad-trace"
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+EVIL = "[bold]x[/] \x1b[31m|\u202e`<script>alert(1)</script>*_\u2066=1+1\x07"
+SAFE_NAMES = ["[bold]x", "a|b", "`code`", "<script>x", "=1+1", "\u202egpj", "-x", "a\u200bb", "\u2028", "\ufeffx", "**b**", "&amp;"]
+FORMATS = ["table", "json", "csv", "markdown", "html"]
+BAD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def harmless(text: str, format: str) -> None:
+    """Nothing that a terminal, a browser or a page of markdown would act on."""
+    assert not BAD.search(text), format
+    if format in ("html", "markdown"):
+        assert "<script>" not in text and "<img" not in text
+    if format == "markdown":
+        assert not re.search(r"(?<!\\)(\[bold\]|`code|\*\*b)", text)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", SAFE_NAMES)
+def test_a_model_file_of_any_name(name: str, format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(f"{name}.json").write_text(json.dumps({**LLAMA, "torch_dtype": "bfloat16"}), encoding="utf-8")
+    for line in (["kv", "-m", f"./{name}.json"], ["models", "check", f"./{name}.json"], ["decode", "-m", f"./{name}.json", "-d", "h100-sxm", "--explain"]):
+        code = main([*line, "-f", format])
+        out, err = capsys.readouterr()
+        assert code in (0, 2), err
+        harmless(out, format)
+        harmless(err, "errors")
+        if format == "csv" and code == 0:
+            for row in csv.reader(io.StringIO(out)):
+                assert not any(cell.startswith(("=", "@", "\t")) for cell in row)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_profile_and_a_config_that_say_evil_things(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("d.yaml").write_text(
+        'id: d\nname: "[bold]x[/] <script>x</script> | `code` =1"\nvendor: "=V"\nkind: gpu\nclass: consumer\nbandwidth: 1 TB/s\n'
+        "memory: {nominal: 24 GB, type: GDDR7}\ncompute: {bf16: 100 TFLOP/s}\nnotes: ['[red]n[/] <img src=x> `code`']\n",
+        encoding="utf-8",
+    )
+    for line in ("hardware show ./d.yaml", "decode -m Qwen/Qwen3-8B -d ./d.yaml", "cost -m Qwen/Qwen3-8B -d ./d.yaml", "compare -m Qwen/Qwen3-8B -d ./d.yaml,h100-sxm", "hardware check d.yaml"):
+        code = main([*shlex.split(line), "-f", format])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        harmless(out, format)
+        if format == "table" and ("show" in line or "decode" in line):
+            assert "[bold]x[/] <script>" in re.sub(r"\s+", " ", out), "markup is text"
+
+
+@pytest.mark.parametrize("command", ["kv -m {}", "decode -m Qwen/Qwen3-8B -d {}", "kv -m Qwen/Qwen3-8B -c {}", "kv -m Qwen/Qwen3-8B --kv-dtype {}", "{}", "kv {}", "models show {}", "hardware show {}", "quiz --topic {}", "kv -m Qwen/Qwen3-8B -o {}", "kv -m Qwen/Qwen3-8B -f {}", "models list {}", "pareto -m Qwen/Qwen3-8B -d l4 --mark {}", "simulate -m Qwen/Qwen3-8B -d l4 --trace {}", "spec --p {} --q 1", "compare -m Qwen/Qwen3-8B -d l4 --sort {}"])  # fmt: skip
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_evil_word_anywhere_is_shown_and_not_sent(command: str, as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main([part.replace("{}", EVIL) for part in command.split()] + (["--json"] if as_json else []))
+    out, err = capsys.readouterr()
+    assert code in (0, 1, 2)
+    harmless(out, "table")
+    harmless(err, "errors")
+    if code:
+        assert (json.loads(out)["error"]["hint"] if as_json else err.count("\n") == 2) and "internal" not in out[:200]
+
+
+def test_evil_text_inside_a_config(capsys: pytest.CaptureFixture[str]) -> None:
+    for number, changed in enumerate(({"model_type": EVIL}, {"torch_dtype": EVIL}, {"quantization_config": {"quant_method": EVIL}}, {"architectures": [EVIL], "model_type": None}, {"num_hidden_layers": EVIL}, {EVIL: EVIL, "layer_types": [EVIL]})):
+        Path(f"{number}.json").write_text(json.dumps({**LLAMA, **changed}))
+        for line in (["kv", "-c", "1k"], ["weights"]):
+            for format in FORMATS:
+                assert main([*line, "-m", f"./{number}.json", "-f", format]) in (0, 1)
+                out, err = capsys.readouterr()
+                harmless(out, format)
+                harmless(err, "errors")
+
+
+# ---- secrets, and what the package never does ------------------------------------------------------------------------
+
+SECRET = "hf_thisIsTheSecretOfNobody"
+ASKING = ["kv -m a/b", "weights -m a/b --from-files", "fit -m a/b -d l4", "decode -m a/b -d l4", "cost -m a/b -d l4", "quant -m a/b -d l4", "prefill -m a/b -d l4", "spec -m a/b -d l4", "plan -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9",
+          "simulate -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9", "prefix -m a/b -d l4", "levers -m a/b -d l4 --prompt 9 --output-tokens 9", "layouts -m a/b -d l4", "compare -m a/b -d l4", "pareto -m a/b -d l4", "roofline -m a/b -d l4",
+          "models show a/b", "models check a/b", "kv -m a/b-GGUF:Q4_K_M", "hardware show nothing", "quiz --topic nothing", "doctor", "doctor --json"]  # fmt: skip
+IN_ONE_PROCESS = "import sys, shlex\nfrom llmcalc.cli import main\nfor line in sys.stdin:\n    print(line, main(shlex.split(line)), flush=True)\n"
+
+
+def test_no_command_shows_or_keeps_a_token(tmp_path: Path) -> None:
+    """With tracebacks on, and a Hub whose address holds a password and which does not answer."""
+    assert {line.split()[0] for line in ASKING} >= set(COMMANDS) - {"accuracy"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    env = {**os.environ, "HF_TOKEN": SECRET, "HUGGING_FACE_HUB_TOKEN": SECRET, "HF_ENDPOINT": f"http://user:{SECRET}@127.0.0.1:{port}", "LLMCALC_DEBUG": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
+    done = subprocess.run([sys.executable, "-c", IN_ONE_PROCESS], input="\n".join(ASKING) + "\n", capture_output=True, text=True, env=env, timeout=120, cwd=tmp_path)
+    assert done.stdout.count("a/b") >= 18 and "cannot reach 127.0.0.1" in done.stderr
+    assert SECRET not in done.stdout and SECRET not in done.stderr
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_nothing_is_evaluated_unpickled_or_given_to_a_shell() -> None:
+    """By the syntax tree: no eval, exec or compile, no pickle or marshal, no shell, no YAML but through the safe loader."""
+    for path in sorted((ROOT / "llmcalc").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"), (path, node.lineno)
+                assert not any(word.arg == "shell" for word in node.keywords), (path, node.lineno)
+                if called.startswith("yaml."):
+                    assert called == "yaml.parse" or (called == "yaml.load" and ast.unparse(node.keywords[0]) == "Loader=Loader"), (path, node.lineno)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                assert not {"pickle", "marshal", "shelve", "dill"} & {name.partition(".")[0] for name in names}, (path, node.lineno)
+    source = (ROOT / "llmcalc" / "data.py").read_text(encoding="utf-8")
+    assert 'getattr(yaml, "CSafeLoader", yaml.SafeLoader)' in source
+
+
+def test_yaml_tags_make_no_objects() -> None:
+    for text in ("!!python/object/apply:os.getcwd []", "!!python/name:os.system ''", "!!python/module:os ''", "a: !!python/tuple [1]"):
+        with pytest.raises(LlmcalcError, match="is not YAML"):
+            data.parse_yaml(text, "x.yaml", "profile")
+
+
+def test_a_revision_or_a_shard_leads_nowhere_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither out of the Hub's cache nor out of a model's folder."""
+    for reference in ("a/b@../../etc", "a/b@refs/../x", "a/..", "../a/b@x", "a/b@/etc", "hf://a/b@%2e%2e/x"):
+        with pytest.raises(LlmcalcError):
+            sources.find(reference, offline=True)
