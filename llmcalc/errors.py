@@ -56,7 +56,10 @@ def printable(text: str, limit: int = 120) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
-_ASCII = str.maketrans({"×": "x", "·": "-", "–": "-", "—": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "µ": "u", "²": "^2", "→": "->", "≈": "~", "Σ": "sum "})
+_ASCII = str.maketrans({
+    "×": "x", "·": "-", "–": "-", "—": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "µ": "u", "²": "^2", "→": "->", "≈": "~",
+    "Σ": "sum ",
+})  # fmt: skip
 
 
 def encodable(text: str, encoding: str | None) -> str:

@@ -14,8 +14,8 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 HEAD = ("what", "rows", "models", "median error", "within ×1.25", "within ×1.5", "in the 80% range", "napkin", "70% of ideal")
 
 WORDS = (
-    "Errors are medians of |expected ÷ measured − 1|, each row predicted by a fit that had not seen its model. Napkin: the ideal terms alone;\n"
-    "70% of ideal: one efficiency for everything. `llmcalc accuracy` lists classes and rows, `scripts/calibrate.py` makes the fit."
+    "Errors are medians of |expected ÷ measured − 1|, each row predicted by a fit that had not seen its model. Napkin: the ideal terms\n"
+    "alone; 70% of ideal: one efficiency for everything. `llmcalc accuracy` lists classes and rows, `scripts/calibrate.py` makes the fit."
 )
 
 

@@ -10,7 +10,6 @@ import copy
 import io
 import json
 import math
-import os
 import re
 import shlex
 import struct
@@ -280,7 +279,7 @@ CSV_WORDS = [
 
 cells = st.one_of(
     st.sampled_from(["1", "20", "300", "4096", "5", "0", "1", "20", "4096", "0.5", "1e3", "1e8", "1e9", "", "-1", "nan", " 7 ", "1_0", "9" * 70, "2023-11-16 18:15:46.6805900", "null", "true"]), st.text(max_size=6)
-)
+)  # fmt: skip
 
 
 @st.composite
@@ -316,9 +315,7 @@ def gguf_file(arch: str, keys: dict[str, int], rows: dict[str, tuple[list[int], 
     pairs = gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text(arch)
     for key, value in keys.items():
         pairs += gguf_text(f"{arch}.{key}") + struct.pack("<II", 4, value)
-    tensors = b"".join(
-        gguf_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, 0) for name, (dims, kind) in rows.items()
-    )
+    tensors = b"".join(gguf_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, 0) for name, (dims, kind) in rows.items())
     return b"GGUF" + struct.pack("<IQQ", 3, len(rows), len(keys) + 1) + pairs + tensors + bytes(32)
 
 
@@ -331,8 +328,8 @@ ROWS = {
     "blk.0.attn_v.weight": ([64, 32], 1), "blk.0.attn_output.weight": ([64, 64], 1), "blk.0.ffn_gate.weight": ([64, 128], 2), "blk.0.ffn_up.weight": ([64, 128], 8),
     "blk.0.ffn_down.weight": ([128, 64], 1), "blk.0.attn_norm.weight": ([64], 0), "blk.0.ffn_norm.weight": ([64], 0),
 }  # fmt: skip
-ARCHITECTURES = ["llama", "qwen3", "gemma3", "deepseek2", "gpt-oss", "phi3", "qwen3moe", "jamba", "mamba2", "qwen3next", "gemma4", "nonsense"]
-COUNTS = [struct.pack("<Q", value) for value in (0, 1, 2, 255, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)] + [struct.pack("<I", n) for n in (0, 3, 8, 9, 13, 2**32 - 1)]
+ARCHITECTURES = ["llama", "qwen3", "gemma3", "deepseek2", "gpt-oss", "phi3", "qwen3moe", "jamba", "mamba2", "qwen3next", "gemma4", "nonsense"]  # fmt: skip
+COUNTS = [struct.pack("<Q", value) for value in (0, 1, 2, 255, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)] + [struct.pack("<I", n) for n in (0, 3, 8, 9, 13, 2**32 - 1)]  # fmt: skip
 
 
 @st.composite
@@ -400,9 +397,13 @@ def safetensors_check(content: bytes) -> None:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 KINDS = ["bytes", "bytes/s", "flop/s", "w", "usd/h", "usd", "s"]
-NUMERALS = ["0", "1", "-1", "+5", "1e9", "1e999", "1e-999", ".5", "5.", "1,000", "1_000", "1,,0", "_1", "0x10", "٣", "１", "½", "∞", "nan", "inf", "--", "", "9" * 70, "1" * 4301, "2^10"]
-UNITS = ["", "k", "K", "M", "GB", "GiB", "gb", "TB/s", "TFLOP/s", "W", "kW", "$", "$/h", "/h", "ms", "µs", "μs", "h", "%", "/min", "/day", "p", "x", " ", "\t", "\u00a0", "\ud800", "K\u0307"]
-phrases = st.one_of(st.builds(lambda a, b, c: a + b + c, st.sampled_from(["", "$", " ", "p"]), st.sampled_from(NUMERALS), st.sampled_from(UNITS)), st.text(max_size=12), short)
+NUMERALS = ["0", "1", "-1", "+5", "1e9", "1e999", "1e-999", ".5", "5.", "1,000", "1_000", "1,,0", "_1", "0x10", "٣", "１", "½", "∞", "nan", "inf", "--", "", "9" * 70, "1" * 4301, "2^10"]  # fmt: skip
+UNITS = ["", "k", "K", "M", "GB", "GiB", "gb", "TB/s", "TFLOP/s", "W", "kW", "$", "$/h", "/h", "ms", "µs", "μs", "h", "%", "/min", "/day", "p", "x", " ", "\t", "\u00a0", "\ud800", "K\u0307"]  # fmt: skip
+phrases = st.one_of(
+    st.builds(lambda a, b, c: a + b + c, st.sampled_from(["", "$", " ", "p"]), st.sampled_from(NUMERALS), st.sampled_from(UNITS)),
+    st.text(max_size=12),
+    short,
+)
 
 
 def quantity_check(text: str) -> None:
@@ -429,7 +430,7 @@ device_words = st.one_of(
         st.sampled_from(["", " 80GB", " 80 GiB", " 1e9GB", " 0GB", "\0", "\n", " Laptop", "x2", ".yaml"]),
     ),
     short,
-)
+)  # fmt: skip
 
 
 def device_check(text: str) -> None:
@@ -444,7 +445,7 @@ reference_words = st.one_of(
         st.sampled_from(["", "@main", "@refs/pr/3", "@", "@..", "/tree/main", "/blob/main/config.json", "?x=y#z", ":Q4_K_M", "/", ".gguf", ".json", ".safetensors", "\0", "\n", "%00", "%2e%2e"]),
     ),
     short,
-)
+)  # fmt: skip
 
 
 def reference_check(text: str) -> None:
@@ -461,7 +462,7 @@ answer_words = st.one_of(
         st.sampled_from([*UNITS, "bytes", " per token", "/token", "мс", "млрд", "тыс", "GB/s", "tok/s", "%%", " x" * 50]),
     ),
     short,
-)
+)  # fmt: skip
 
 
 def answer_check(text: str) -> None:
@@ -506,14 +507,18 @@ def options(command: str) -> tuple[tuple[str, bool], ...]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         main([command, "--help"])
-    return tuple((name, bool(value)) for name, value in OPTION.findall(out.getvalue()) if name not in ("--output", "--refresh", "--help", "--trace", "--traffic"))
+    return tuple(
+        (name, bool(value))
+        for name, value in OPTION.findall(out.getvalue())
+        if name not in ("--output", "--refresh", "--help", "--trace", "--traffic")
+    )
 
 
 words = st.one_of(
     st.sampled_from(["0", "1", "2", "3", "7", "64", "1k", "128k", "1M", "100000", "1000000000", "1e12", "0.001", "0.5", "1", "1e-9", "1e6", "99", "50ms", "1ns", "80GB", "1e-300", "1e300"]),
     st.sampled_from(["1", "2", "8", "1000", "0.1", "10s", "bf16", "fp8", "q4_k_m", "vllm", "h100-sxm", "rtx-4090", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"]),
     phrases, device_words, st.sampled_from(["all", "max", "auto", "napkin", "roofline", "vllm", "sglang", "json", "csv", "fp8", "int4", "nvfp4", "0.5", "1,2,4", "a=1ms", ",", "-", "1e8", "10**9"])
-)
+)  # fmt: skip
 
 
 @st.composite

@@ -108,7 +108,12 @@ print(code, time.process_time() - start, peak())
 """
 BOMBS = {
     f"{kind}: {name}": (kind, ending, *what)
-    for kind, ending, found in (("json", "json", JSON_BOMBS), ("yaml", "yaml", YAML_BOMBS), ("table", "csv", TABLES), ("safetensors", "safetensors", HEADERS))
+    for kind, ending, found in (
+        ("json", "json", JSON_BOMBS),
+        ("yaml", "yaml", YAML_BOMBS),
+        ("table", "csv", TABLES),
+        ("safetensors", "safetensors", HEADERS),
+    )
     for name, what in found.items()
 }
 
@@ -140,11 +145,14 @@ def test_a_key_that_stands_twice_must_say_the_same() -> None:
     """json takes the last, other readers the first: the figures would depend on who reads."""
     assert parse('{"a": 1, "b": [2], "a": 1, "b": [2]}') == {"a": 1, "b": [2]}
     for text in ('{"a": 1, "a": 2}', '{"x": [{"a": 1, "a": null}]}', '{"a": {"b": 1}, "a": {}}', '{"a": NaN, "a": NaN}'):
-        with pytest.raises(LlmcalcError, match="config.json gives a twice, with different values"):
+        with pytest.raises(LlmcalcError, match=r"config\.json gives a twice, with different values"):
             parse(text)
 
 
-@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1" + "0" * 400, "1e400", "NaN", "Infinity", "-Infinity", "1e-400", '"\\ud800"', "[[[[[[[[]]]]]]]]", "1.5", '"8"'])
+@pytest.mark.parametrize(
+    "value",
+    ["1" + "0" * 400, "-1" + "0" * 400, "1e400", "NaN", "Infinity", "-Infinity", "1e-400", '"\\ud800"', "[[[[[[[[]]]]]]]]", "1.5", '"8"'],
+)
 @pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size", "num_key_value_heads"])
 def test_numbers_that_are_none(key: str, value: str) -> None:
     text = json.dumps({**LLAMA, key: "VALUE"}).replace('"VALUE"', value)
@@ -221,7 +229,11 @@ def harmless(text: str, format: str) -> None:
 @pytest.mark.parametrize("name", SAFE_NAMES)
 def test_a_model_file_of_any_name(name: str, format: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(f"{name}.json").write_text(json.dumps({**LLAMA, "torch_dtype": "bfloat16"}), encoding="utf-8")
-    for line in (["kv", "-m", f"./{name}.json"], ["models", "check", f"./{name}.json"], ["decode", "-m", f"./{name}.json", "-d", "h100-sxm", "--explain"]):
+    for line in (
+        ["kv", "-m", f"./{name}.json"],
+        ["models", "check", f"./{name}.json"],
+        ["decode", "-m", f"./{name}.json", "-d", "h100-sxm", "--explain"],
+    ):
         code = main([*line, "-f", format])
         out, err = capsys.readouterr()
         assert code in (0, 2), err
@@ -239,7 +251,13 @@ def test_a_profile_and_a_config_that_say_evil_things(format: str, capsys: pytest
         "memory: {nominal: 24 GB, type: GDDR7}\ncompute: {bf16: 100 TFLOP/s}\nnotes: ['[red]n[/] <img src=x> `code`']\n",
         encoding="utf-8",
     )
-    for line in ("hardware show ./d.yaml", "decode -m Qwen/Qwen3-8B -d ./d.yaml", "cost -m Qwen/Qwen3-8B -d ./d.yaml", "compare -m Qwen/Qwen3-8B -d ./d.yaml,h100-sxm", "hardware check d.yaml"):
+    for line in (
+        "hardware show ./d.yaml",
+        "decode -m Qwen/Qwen3-8B -d ./d.yaml",
+        "cost -m Qwen/Qwen3-8B -d ./d.yaml",
+        "compare -m Qwen/Qwen3-8B -d ./d.yaml,h100-sxm",
+        "hardware check d.yaml",
+    ):
         code = main([*shlex.split(line), "-f", format])
         out, err = capsys.readouterr()
         assert code == 0, err
@@ -261,7 +279,16 @@ def test_an_evil_word_anywhere_is_shown_and_not_sent(command: str, as_json: bool
 
 
 def test_evil_text_inside_a_config(capsys: pytest.CaptureFixture[str]) -> None:
-    for number, changed in enumerate(({"model_type": EVIL}, {"torch_dtype": EVIL}, {"quantization_config": {"quant_method": EVIL}}, {"architectures": [EVIL], "model_type": None}, {"num_hidden_layers": EVIL}, {EVIL: EVIL, "layer_types": [EVIL]})):
+    for number, changed in enumerate(
+        (
+            {"model_type": EVIL},
+            {"torch_dtype": EVIL},
+            {"quantization_config": {"quant_method": EVIL}},
+            {"architectures": [EVIL], "model_type": None},
+            {"num_hidden_layers": EVIL},
+            {EVIL: EVIL, "layer_types": [EVIL]},
+        )
+    ):
         Path(f"{number}.json").write_text(json.dumps({**LLAMA, **changed}))
         for line in (["kv", "-c", "1k"], ["weights"]):
             for format in FORMATS:
@@ -277,7 +304,9 @@ SECRET = "hf_thisIsTheSecretOfNobody"
 ASKING = ["kv -m a/b", "weights -m a/b --from-files", "fit -m a/b -d l4", "decode -m a/b -d l4", "cost -m a/b -d l4", "quant -m a/b -d l4", "prefill -m a/b -d l4", "spec -m a/b -d l4", "plan -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9",
           "simulate -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9", "prefix -m a/b -d l4", "levers -m a/b -d l4 --prompt 9 --output-tokens 9", "layouts -m a/b -d l4", "compare -m a/b -d l4", "pareto -m a/b -d l4", "roofline -m a/b -d l4",
           "models show a/b", "models check a/b", "kv -m a/b-GGUF:Q4_K_M", "hardware show nothing", "quiz --topic nothing", "doctor", "doctor --json"]  # fmt: skip
-IN_ONE_PROCESS = "import sys, shlex\nfrom llmcalc.cli import main\nfor line in sys.stdin:\n    print(line, main(shlex.split(line)), flush=True)\n"
+IN_ONE_PROCESS = (
+    "import sys, shlex\nfrom llmcalc.cli import main\nfor line in sys.stdin:\n    print(line, main(shlex.split(line)), flush=True)\n"
+)
 
 
 def test_no_command_shows_or_keeps_a_token(tmp_path: Path) -> None:
@@ -288,8 +317,24 @@ def test_no_command_shows_or_keeps_a_token(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
-    env = {**os.environ, "HF_TOKEN": SECRET, "HUGGING_FACE_HUB_TOKEN": SECRET, "HF_ENDPOINT": f"http://user:{SECRET}@127.0.0.1:{port}", "LLMCALC_DEBUG": "1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
-    done = subprocess.run([sys.executable, "-c", IN_ONE_PROCESS], input="\n".join(ASKING) + "\n", capture_output=True, text=True, env=env, timeout=120, cwd=tmp_path)
+    env = {
+        **os.environ,
+        "HF_TOKEN": SECRET,
+        "HUGGING_FACE_HUB_TOKEN": SECRET,
+        "HF_ENDPOINT": f"http://user:{SECRET}@127.0.0.1:{port}",
+        "LLMCALC_DEBUG": "1",
+        "HF_HUB_OFFLINE": "0",
+        "NO_PROXY": "*",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS],
+        input="\n".join(ASKING) + "\n",
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=120,
+        cwd=tmp_path,
+    )
     assert done.stdout.count("a/b") >= 18 and "cannot reach 127.0.0.1" in done.stderr
     assert SECRET not in done.stdout and SECRET not in done.stderr
     for path in tmp_path.rglob("*"):
@@ -305,7 +350,10 @@ def test_nothing_is_evaluated_unpickled_or_given_to_a_shell() -> None:
                 assert called not in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"), (path, node.lineno)
                 assert not any(word.arg == "shell" for word in node.keywords), (path, node.lineno)
                 if called.startswith("yaml."):
-                    assert called == "yaml.parse" or (called == "yaml.load" and ast.unparse(node.keywords[0]) == "Loader=Loader"), (path, node.lineno)
+                    assert called == "yaml.parse" or (called == "yaml.load" and ast.unparse(node.keywords[0]) == "Loader=Loader"), (
+                        path,
+                        node.lineno,
+                    )
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
                 assert not {"pickle", "marshal", "shelve", "dill"} & {name.partition(".")[0] for name in names}, (path, node.lineno)

@@ -32,7 +32,7 @@ CLASSES = (
     Column("metric", "what"),
     Column("kind", "engine", rank=6),
     Column("group", "class"),
-    Column("sort", "model", rank=5),
+    Column("sort", "model", shown=False),
     Column("rows", "rows"),
     Column("models", "models", shown=False),
     Column("median_error", "median error", "percent"),
@@ -155,7 +155,7 @@ def _log(ratio: float) -> float:
 def _class(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
         "metric": estimator.METRICS[row["metric"]],
-        "group": expected.GROUP.get(row["group"], "others"),
+        "group": expected.GROUP.get(row["group"], "others") + (", mixtures" if row["mixture"] else ""),
         "sort": "mixture" if row["mixture"] else "dense",
     }
 

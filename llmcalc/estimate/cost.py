@@ -133,7 +133,7 @@ def cost(
     fitted = decode.fits(model, plan, work)
     warnings = [*fitted.warnings]
     if hour is None:
-        warnings.append(f"usd_per_hour and every …usd_per_million…: {price_text}; give one with --price, in USD per device-hour")
+        warnings.append(f"every usd_…: {price_text}; give one with --price, in USD per device-hour")
     elif owned is None:
         warnings += price_warning(plan)
     if hour is not None and reading.value is None:

@@ -71,9 +71,10 @@ def _window(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: 
     Prompts that take a share of every step away stretch it; p(n) = p(n-1) · rate · tokens · step / n.
     """
     kv_s, tokens = profile.kv_s(rates), profile.output - 1
-    logs, n = [0.0], 0
+    logs, taken = [0.0], 0.0
     for n in range(1, max_batch + 1):
-        taken = rate * profile.prompt_s(rates, chunk, n) if n < 4 or n & (n - 1) == 0 else taken
+        if n < 4 or n & (n - 1) == 0:  # it changes slowly with n
+            taken = rate * profile.prompt_s(rates, chunk, n)
         step_s = (rates.fixed_s(n) + n * kv_s) / max(0.05, 1 - taken)
         logs.append(logs[-1] + math.log(rate * tokens * step_s / n))
     floor = max(logs) - 14
