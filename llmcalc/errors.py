@@ -1,10 +1,10 @@
 """Everything that can go wrong and be explained in one line.
 
-    LlmcalcError            a known run-time failure: exit 1
-    ├── UsageError          a bad option or value: exit 2
-    ├── ConfigError         a model's config that cannot be read
-    ├── SourceError         a model that cannot be found or fetched
-    └── ProfileError        a hardware profile that cannot be read
+LlmcalcError            a known run-time failure: exit 1
+├── UsageError          a bad option or value: exit 2
+├── ConfigError         a model's config that cannot be read
+├── SourceError         a model that cannot be found or fetched
+└── ProfileError        a hardware profile that cannot be read
 """
 
 from __future__ import annotations

@@ -184,6 +184,15 @@ def test_owning_is_amortisation_and_power() -> None:
     assert row["usd_per_hour"] == pytest.approx(1.1416 + 0.175, abs=1e-4)
 
 
+def test_a_blend_weighs_each_price_by_its_tokens() -> None:
+    """3,000 tokens read at $0.10 and 1,000 written at $0.50: (0.30 + 0.50) / 4, not the other way round ($0.40)."""
+    assert money.blended_usd_per_million(0.10, 0.50, 3000, 1000) == pytest.approx(0.20)
+    found = bundled("meta-llama/Meta-Llama-3-8B")
+    row = cost.cost(found, plan(found, usd_per_device_hour=3.0), Workload(8192, 32, 3000, 1000)).results
+    read, written = row["usd_per_million_input_tokens"], row["usd_per_million_output_tokens"]
+    assert row["usd_per_million_blended"] == pytest.approx(0.75 * read + 0.25 * written)
+
+
 @pytest.mark.parametrize(("batch", "joules"), [(1, 3.58), (8, 0.64), (32, 0.33)])
 def test_energy_of_a_token(batch: int, joules: float) -> None:
     """700 W over 195.5, 1,087 and 2,126 tokens/s; at $0.10/kWh the last is $0.009 a million, 2.3% of $0.39."""

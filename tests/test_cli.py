@@ -39,7 +39,9 @@ def test_json_is_alone_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
     assert list(answer) == ["schema", "command", "model", "inputs", "results", "rows", "assumptions", "warnings"]
     assert answer["schema"] == 1 and answer["command"] == "kv"
-    assert answer["model"]["id"] == "Qwen/Qwen3-8B" and answer["model"]["source"] == "bundled" and answer["model"]["architecture"] == "qwen3"
+    assert (
+        answer["model"]["id"] == "Qwen/Qwen3-8B" and answer["model"]["source"] == "bundled" and answer["model"]["architecture"] == "qwen3"
+    )
     assert answer["inputs"]["ctx_tokens"] == 32768 and answer["inputs"]["kv_dtype"] == "bf16"
     assert answer["results"]["kv_bytes_per_token"] == 147456
     assert answer["results"]["kv_bytes_per_sequence"] == QWEN3_8B_32K
@@ -120,7 +122,9 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert page.startswith("<!doctype html>") and "4.50 GiB" in page and "http" not in page
 
 
-@pytest.mark.parametrize(("ending", "start"), [("json", "{"), ("csv", "model,"), ("md", "### KV"), ("html", "<!doctype"), ("txt", "KV cache")])
+@pytest.mark.parametrize(
+    ("ending", "start"), [("json", "{"), ("csv", "model,"), ("md", "### KV"), ("html", "<!doctype"), ("txt", "KV cache")]
+)
 def test_the_ending_of_the_output_picks_the_format(ending: str, start: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / f"out.{ending}"
     assert main([*KV, "-o", str(target)]) == 0
@@ -149,7 +153,9 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: py
         (["kv", "-m", "./no-such-folder/config.json"], "file-unreadable", 1),
     ],
 )
-def test_errors_have_a_code_a_hint_and_a_status(args: list[str], code: str, status: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_have_a_code_a_hint_and_a_status(
+    args: list[str], code: str, status: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     if args[:2] != ["kv", "-m"] or "-f" not in args:
         assert main([*args, "--json"]) == status
@@ -194,7 +200,9 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize("field", ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim", "vocab_size"])
+@pytest.mark.parametrize(
+    "field", ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim", "vocab_size"]
+)
 @pytest.mark.parametrize("value", [-1, 0, 10**30, "32", None, True, 1.5, [], {}, float("nan")])
 def test_a_bad_dimension_names_its_field(field: str, value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.json"

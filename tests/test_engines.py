@@ -11,6 +11,8 @@ from llmcalc import cli, engines, formats, hardware, load_model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import capacity, policy
 from llmcalc.figures import Figure
+from llmcalc.formulas import engines as f
+from llmcalc.formulas import memory as m
 from llmcalc.plan import Deployment, Workload
 
 MIB, GIB = 2**20, 2**30
@@ -205,6 +207,30 @@ def test_the_count_that_would_hold_it_does(engine: str, name: str, device: str) 
     assert count is not None
     assert capacity.fit(found, plan(device, engine, pp=count), work).results["usable_bytes"] >= needed
     assert capacity.fit(found, plan(device, engine, pp=count - 1), work).results["usable_bytes"] < needed
+
+
+def test_a_share_of_the_free_memory() -> None:
+    """TensorRT-LLM's free_gpu_memory_fraction: of 80 GB less 16 of weights and 2 of buffers, 0.9 are the cache's."""
+    assert f.free_share_bytes(80e9, 0.9, 2e9, 0, 16e9) - 16e9 == pytest.approx(0.9 * 62e9)
+
+
+def test_captured_graphs() -> None:
+    """vLLM's default 256 sequences: 51 sizes up to 512 for mixed steps and 35 up to 256 for decode steps; 4 graphs took 0.3 GiB."""
+    assert policy.graph_count(256) == 51 + 35
+    found = policy.overheads(load_model("Qwen/Qwen3-8B", offline=True), plan(max_sequences=2), 8192)["CUDA graphs"]
+    assert [part.value for part in found.inputs if part.name == "graphs"] == [3 + 2]
+    assert found.value / GIB == pytest.approx(0.3, abs=0.03)
+
+
+def test_workspaces_of_fused_experts() -> None:
+    """Shapes in vLLM's fused_moe: tokens × top_k × max(2 × inner, hidden), and again max(inner, hidden); Qwen3-30B-A3B, 8,192 tokens."""
+    assert f.expert_workspace_bytes(8192, 8, 2048, 768, 2) == 8192 * 8 * (2048 + 2048) * 2
+    assert f.expert_workspace_bytes(8192, 8, 1024, 768, 2) == 8192 * 8 * (1024 + 1536) * 2
+
+
+def test_an_unfinished_group_is_no_entry() -> None:
+    """DeepSeek-V4 keeps one entry of 4 tokens: 131 tokens are 32 groups, and three that wait."""
+    assert m.compressed_entries(131, 4) == 32 and m.compressed_entries(3, 4) == 0
 
 
 def test_mlx_is_apples(capsys: pytest.CaptureFixture[str]) -> None:

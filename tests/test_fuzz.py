@@ -496,7 +496,7 @@ LINES = [
     "prefix -m Qwen/Qwen3-8B -d h100-sxm --sequences 50 --prefix 2k", "levers -m Qwen/Qwen3-8B -d l40s --prompt 3000 --output-tokens 400 --rate 3",
     "layouts -m Qwen/Qwen3-32B -d '8x h100-sxm' -b 64", "compare -m Qwen/Qwen3-8B -d h100-sxm,a100-80-sxm --batch max", "pareto -m Qwen/Qwen3-8B -d h100-sxm --max-tpot 10ms --mark a=20ms",
     "roofline -m Qwen/Qwen3-8B -d h100-sxm -b 1,16", "models list qwen3", "models show Qwen/Qwen3-8B", "hardware list h100", "hardware show h100-sxm", "quiz --seed 7 --count 2 --topic kv",
-    "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 100", "plan -m Qwen/Qwen3-8B -d l40s --rate 1 --prompt 1k --output-tokens 100",
+    "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 100", "plan -m Qwen/Qwen3-8B -d l40s --rate 1 --prompt 1k --output-tokens 100", "doctor",
 ]  # fmt: skip
 OPTION = re.compile(r"^  (?:-\w, )?(--[a-z-]+)(?:, (?:-\w|--[a-z-]+))*( [A-Z]\S*)?", re.M)
 
@@ -557,9 +557,9 @@ def line_check(args: list[str]) -> None:
 
 
 CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]], int]] = {
-    "configs": (config_check, lambda: changed(configs(), tuple(sorted(SHAPING))), 300),
+    "configs": (config_check, lambda: changed(configs(), tuple(sorted(SHAPING))), 200),
     "config files": (file_check, lambda: edited(config_texts(), [*CSV_WORDS, b'"model_type": ', b"NaN", b"Infinity", b"\\ud800", b"null", b"1" + b"0" * 400]), 200),
-    "quantisers": (block_check, lambda: st.tuples(st.integers(0, 10**6), changed([block for _, block in blocks()])), 200),
+    "quantisers": (block_check, lambda: st.tuples(st.integers(0, 10**6), changed([block for _, block in blocks()])), 80),
     "profiles": (profile_check, lambda: edited(profiles(), YAML_WORDS), 200),
     "profile values": (profile_object_check, lambda: changed(profile_objects()), 200),
     "traffic files": (traffic_check, lambda: edited(TRAFFIC, YAML_WORDS), 200),
@@ -572,7 +572,7 @@ CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]]
     "references": (reference_check, lambda: reference_words, 200),
     "answers": (answer_check, lambda: answer_words, 200),
     "quiz state": (state_check, lambda: changed(STATE), 100),
-    "command lines": (line_check, command_lines, 150),
+    "command lines": (line_check, command_lines, 60),
 }  # fmt: skip
 
 

@@ -198,9 +198,7 @@ def test_a_typo_gets_close_matches_and_no_device() -> None:
     assert "h100-sxm" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    "name", ["H100 80", "H", "", "GH", "L", "RTX", "NVIDIA", "H100 SXM PCIe", "4090D", "a" * 5000, "\0"]
-)
+@pytest.mark.parametrize("name", ["H100 80", "H", "", "GH", "L", "RTX", "NVIDIA", "H100 SXM PCIe", "4090D", "a" * 5000, "\0"])
 def test_a_part_of_a_name_is_no_name(name: str) -> None:
     with pytest.raises(ProfileError) as caught:
         hardware.load(name)

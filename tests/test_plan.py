@@ -12,7 +12,7 @@ from shapes import bundled, plan
 
 from llmcalc import traffic
 from llmcalc.cli import main
-from llmcalc.estimate import planning, serving, simulate
+from llmcalc.estimate import layout, planning, serving, simulate
 from llmcalc.formulas import money
 from llmcalc.traffic import Kind, Traffic
 
@@ -134,8 +134,8 @@ def test_a_tighter_ttft_asks_for_more_replicas() -> None:
 
 def test_tensor_parallelism_that_the_heads_allow() -> None:
     llama = bundled(LLAMA)  # 32 query heads, 8 KV heads
-    assert [tp for tp in (1, 2, 3, 4, 8, 16, 32, 64) if planning.valid_tp(llama, tp) is None] == [1, 2, 4, 8, 16, 32]
-    assert "40 query heads" in (planning.valid_tp(bundled("Qwen/Qwen3-14B"), 16) or "")
+    assert [tp for tp in (1, 2, 3, 4, 8, 16, 32, 64) if layout.tp_obstacle(llama, tp) is None] == [1, 2, 4, 8, 16, 32]
+    assert "40 query heads" in (layout.tp_obstacle(bundled("Qwen/Qwen3-14B"), 16) or "")
     assert [layout.tp for layout in planning.candidates(llama, plan(llama))] == [1, 2, 4, 8]
 
 

@@ -120,7 +120,9 @@ def test_a_cell_that_a_spreadsheet_would_run_is_quoted() -> None:
 
 
 def test_not_a_number_is_null_with_a_warning() -> None:
-    answer = json.loads(render(Report(command="x", title="t", facts=(Fact("bad", "bad", float("nan")), Fact("inf", "inf", float("inf")))), "json"))
+    answer = json.loads(
+        render(Report(command="x", title="t", facts=(Fact("bad", "bad", float("nan")), Fact("inf", "inf", float("inf")))), "json")
+    )
     assert answer["results"] == {"bad": None, "inf": None}
     assert answer["warnings"] == ["bad: not a finite number", "inf: not a finite number"]
 

@@ -200,6 +200,17 @@ def test_a_pipeline_hands_whole_hidden_states_over() -> None:
     assert decode.communication(found, plan(found, pp=2), 32).value == pytest.approx(5e-6 + 524288 / 450e9)
 
 
+def test_experts_over_two_groups_replace_an_all_reduce_by_two_all_to_alls() -> None:
+    """DeepSeek-V3 at tp 4, ep 8, 32 tokens a group: 61 attentions and 3 dense MLPs reduce 32 × 7,168 × 2 B over 4 ranks;
+    58 mixtures send a quarter of them to 8 experts each, and take them back, over 8 ranks."""
+    found = bundled(LATENT)
+    message, link, latency = 32 * 7168 * 2, 450e9, 5e-6
+    reduce = min(latency + 3 * message / link, 2 * latency + 2 * 3 / 4 * message / link)
+    dispatch = latency + 7 / 8 * (message / 4 * 8) / link
+    by_hand = 64 * reduce + 2 * 58 * dispatch
+    assert decode.communication(found, plan(found, tp=4, ep=8), 32).value == pytest.approx(by_hand, rel=1e-9)
+
+
 def test_the_intensity_of_a_pipeline_is_that_of_its_micro_batches() -> None:
     """Half of the sequences share each reading of the weights: 2·N·32 FLOP over w + 32 caches, in both commands."""
     found = bundled(SEVENTY)

@@ -10,7 +10,17 @@ from llmcalc.errors import UsageError
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("32768", 32768), ("131_072", 131072), ("32k", 32768), ("128K", 131072), ("1M", 1048576), ("1m", 1048576), ("128000", 128000), (" 8k ", 8192), ("0.5k", 512)],
+    [
+        ("32768", 32768),
+        ("131_072", 131072),
+        ("32k", 32768),
+        ("128K", 131072),
+        ("1M", 1048576),
+        ("1m", 1048576),
+        ("128000", 128000),
+        (" 8k ", 8192),
+        ("0.5k", 512),
+    ],
 )
 def test_context_words(text: str, value: int) -> None:
     assert units.tokens(text) == value
@@ -46,7 +56,19 @@ def test_quantities(text: str, kind: str, value: float) -> None:
     assert units.quantity(text, kind) == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(("text", "kind"), [("3.35", "bytes/s"), ("80 GBps", "bytes"), ("-3", "usd/h"), ("nan", "usd/h"), ("1e400 GB", "bytes"), ("", "s"), ("fast", "bytes/s"), ("3,35,TB/s", "bytes")])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("3.35", "bytes/s"),
+        ("80 GBps", "bytes"),
+        ("-3", "usd/h"),
+        ("nan", "usd/h"),
+        ("1e400 GB", "bytes"),
+        ("", "s"),
+        ("fast", "bytes/s"),
+        ("3,35,TB/s", "bytes"),
+    ],
+)
 def test_bad_quantities(text: str, kind: str) -> None:
     with pytest.raises(UsageError):
         units.quantity(text, kind)

@@ -100,9 +100,7 @@ def cautions(model: Model, plan: Deployment, ctx: int) -> list[str]:
     if model.max_context and ctx > model.max_context:
         found.append(f"ctx {ctx:,} is beyond the model's own maximum of {model.max_context:,} tokens")
     if plan.ranks > 1:
-        from llmcalc.estimate.parallel import invalid  # rests on this room
-
-        reason = invalid(model, plan)
+        reason = layout.obstacle(model, plan)
         if reason is not None:
             found.append(f"tp {plan.tp}, pp {plan.pp}, ep {plan.ep}: {reason}, so engines refuse this layout")
     if plan.engine.vendors and plan.device.vendor not in plan.engine.vendors:

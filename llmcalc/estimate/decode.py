@@ -434,14 +434,10 @@ def kv_crossover(model: Model, plan: Deployment, work: Workload, method: str) ->
         if plan.pp > 1:
             weights = f.replicated_bytes.of(held_bytes=weights, copies=Figure("micro_batches", plan.pp, "", layout.LAYOUT))
         found = time.kv_crossover_batch.of(weight_read_bytes=weights, kv_read_bytes=terms["kv_read_bytes"])
-        if abs(found.value - batch) <= 1e-9 * batch or not _mixture(model):
+        if abs(found.value - batch) <= 1e-9 * batch or not layout.experts(model):
             break
         batch = found.value
     return found
-
-
-def _mixture(model: Model) -> bool:
-    return any(group.layer.mlp and group.layer.mlp.experts for group in model.groups)
 
 
 def fits(model: Model, plan: Deployment, work: Workload) -> Estimate:
@@ -471,6 +467,6 @@ def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
         if plan.ranks > plan.device.devices_per_node:
             node = plan.device.devices_per_node
             said.append(f"{plan.ranks} ranks talk at that rate, though a node has {node}: slower links between nodes are not modelled")
-    if _mixture(model):
+    if layout.experts(model):
         said.append("experts are drawn evenly and independently for each token")
     return tuple(said)

@@ -19,6 +19,32 @@ ACTIVATION_BYTES = 2
 """Per element of activations: engines compute in 16 bits."""
 
 
+def experts(model: Model) -> int:
+    """Routed experts of the widest mixture; 0: dense."""
+    return max((group.layer.mlp.experts for group in model.groups if group.layer.mlp), default=0)
+
+
+def tp_obstacle(model: Model, tp: int) -> str | None:
+    """Why a model cannot be cut into tp ranks, or None: query heads must divide, KV heads divide or be copied whole."""
+    for mixer, _ in memory.mixers(model):
+        if mixer.query_heads and mixer.query_heads % tp:
+            return f"{mixer.query_heads} query heads are not divisible by {tp}"
+        if mixer.kv_heads and mixer.kv_heads % tp and tp % mixer.kv_heads:
+            return f"{mixer.kv_heads} KV heads are neither divisible by {tp} nor a divisor of it"
+    return None
+
+
+def obstacle(model: Model, plan: Deployment) -> str | None:
+    """Why an engine refuses this layout, or None."""
+    reason = tp_obstacle(model, plan.tp)
+    if reason is None and plan.pp > len(model.stack.layers):
+        reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
+    many = experts(model)
+    if reason is None and plan.ep > 1 and (not many or many % plan.ep):
+        reason = f"{many} experts are not divisible by {plan.ep}" if many else "there are no experts to deal"
+    return reason
+
+
 def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
     """How many copies of a mixer's cache the ranks of one tensor-parallel group hold."""
     return compute.kv_replication.of(

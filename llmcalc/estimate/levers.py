@@ -10,7 +10,7 @@ from typing import Any
 from llmcalc import formats, hardware
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Estimate, decode, memory, planning, prefill, serving, speculation
+from llmcalc.estimate import Estimate, decode, layout, memory, planning, prefill, serving, speculation
 from llmcalc.estimate.steady import steady
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing
@@ -156,7 +156,11 @@ def levers(state: State) -> list[Lever]:
             "nothing: the output keeps the target's distribution; measure the acceptance",
             lambda s: replace(s, acceptance=0.8),
         )
-    if plan.device.link is not None and planning.valid_tp(state.model, plan.tp * 2) is None and plan.tp * 2 <= plan.device.devices_per_node:
+    if (
+        plan.device.link is not None
+        and layout.tp_obstacle(state.model, plan.tp * 2) is None
+        and plan.tp * 2 <= plan.device.devices_per_node
+    ):
         add(f"tp {plan.tp * 2}", NOTHING, lambda s: replace(s, plan=replace(s.plan, tp=s.plan.tp * 2)))
     if state.output >= 64:
         add(

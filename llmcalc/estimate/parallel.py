@@ -8,7 +8,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, decode, layout, memory, planning, prefill
+from llmcalc.estimate import Estimate, capacity, decode, layout, memory, prefill
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment, Workload
@@ -19,27 +19,11 @@ def divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
-def experts(model: Model) -> int:
-    """Routed experts of the widest mixture; 0: dense."""
-    return max((group.layer.mlp.experts for group in model.groups if group.layer.mlp), default=0)
-
-
 def replication(model: Model, plan: Deployment) -> float:
     """How many times the ranks of a group hold the average byte of a sequence's cache."""
     ctx = Figure("ctx_tokens", 8192)
     once = layout.sequence_bytes(model, replace(plan, tp=1, ep=1), ctx).value
     return float(layout.sequence_bytes(model, plan, ctx).value / once) if once else 1.0
-
-
-def invalid(model: Model, plan: Deployment) -> str | None:
-    """Why an engine refuses this layout, or None."""
-    reason = planning.valid_tp(model, plan.tp)
-    if reason is None and plan.pp > len(model.stack.layers):
-        reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
-    many = experts(model)
-    if reason is None and plan.ep > 1 and (not many or many % plan.ep):
-        reason = f"{many} experts are not divisible by {plan.ep}" if many else "there are no experts to deal"
-    return reason
 
 
 def layouts(model: Model, plan: Deployment, devices: int) -> list[Deployment]:
@@ -49,7 +33,7 @@ def layouts(model: Model, plan: Deployment, devices: int) -> list[Deployment]:
         for tp in divisors(devices // pp):
             groups = devices // pp // tp  # data-parallel: replicas, or attention groups that share experts
             found.append(replace(plan, tp=tp, pp=pp, ep=1))
-            if groups > 1 and experts(model):
+            if groups > 1 and layout.experts(model):
                 found.append(replace(plan, tp=tp, pp=pp, ep=tp * groups))
     return found
 
@@ -66,7 +50,7 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[st
         "replicas": replicas,
         "kv_copies": copies,
     }
-    why = invalid(model, plan)
+    why = layout.obstacle(model, plan)
     ledger = capacity.ledger(model, plan, work.ctx)
     held = ledger["weight_bytes"].value / plan.ranks
     batch = capacity.sequences(plan, ledger["max_batch_exact"].value) * replicas
@@ -116,9 +100,9 @@ def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Est
             "fastest": None if best is None else _name(best),
             "step_time_s": None if best is None else best["step_time_s"],
             "most_sequences": users,
-            "valid_tp": [tp for tp in divisors(devices) if planning.valid_tp(model, tp) is None],
+            "valid_tp": [tp for tp in divisors(devices) if layout.tp_obstacle(model, tp) is None],
             "kv_heads": kv_heads,
-            "experts": experts(model),
+            "experts": layout.experts(model),
         },
         {},
         rows=tuple(rows),

@@ -11,7 +11,7 @@ from typing import Any
 from llmcalc import formats
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
-from llmcalc.estimate import Estimate, cost, expected, layout, memory, serving, simulate
+from llmcalc.estimate import Estimate, cost, expected, layout, serving, simulate
 from llmcalc.figures import Figure
 from llmcalc.formulas import money
 from llmcalc.formulas import serving as f
@@ -80,21 +80,11 @@ def replica(model: Model, plan: Deployment, service: Service, sample: list[Reque
     return Replica(plan, rates, profile, limit, held, quick, highest(limit) if limit else 0.0, highest(service.max_batch))
 
 
-def valid_tp(model: Model, tp: int) -> str | None:
-    """Why a model cannot be cut into tp ranks, or None: query heads must divide, KV heads divide or be copied whole."""
-    for mixer, _ in memory.mixers(model):
-        if mixer.query_heads and mixer.query_heads % tp:
-            return f"{mixer.query_heads} query heads are not divisible by {tp}"
-        if mixer.kv_heads and mixer.kv_heads % tp and tp % mixer.kv_heads:
-            return f"{mixer.kv_heads} KV heads are neither divisible by {tp} nor a divisor of it"
-    return None
-
-
 def candidates(model: Model, plan: Deployment) -> Iterator[Deployment]:
     """Layouts of tensor parallelism inside a node, each valid for the model."""
     tp = 1
     while tp <= max(1, plan.device.devices_per_node):
-        if valid_tp(model, tp) is None and (tp == 1 or plan.device.link is not None):
+        if layout.tp_obstacle(model, tp) is None and (tp == 1 or plan.device.link is not None):
             yield replace(plan, tp=tp)
         tp *= 2
 
@@ -287,7 +277,7 @@ def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Re
         options.append(("fp8 KV cache", partial(replica, model, replace(plan, kv=formats.find("fp8", kv=True)), service, sample)))
     if plan.weights.bits > 8:
         options.append(("fp8 weights", partial(replica, model, replace(plan, weights=formats.find("fp8")), service, sample)))
-    if plan.device.link is not None and plan.tp < plan.device.devices_per_node and valid_tp(model, plan.tp * 2) is None:
+    if plan.device.link is not None and plan.tp < plan.device.devices_per_node and layout.tp_obstacle(model, plan.tp * 2) is None:
         options.append((f"tp {plan.tp * 2}", partial(replica, model, replace(plan, tp=plan.tp * 2), service, sample)))
     gains = {}
     for name, build in options:

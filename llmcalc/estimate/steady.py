@@ -15,7 +15,7 @@ from typing import Any
 from llmcalc.estimate import serving
 from llmcalc.estimate.serving import Profile, Rates
 
-FINEST = 4  # parts of a chunk, for prompts that are no multiple of it
+MOST_UNITS = 20  # of a prompt, where a chunk is cut into parts because prompts are no multiple of it
 MOST_WAITING = 64  # prompts; more of them only where a replica is about to saturate
 RARE = 3e-4  # probability that may be lost at an edge of the chain
 
@@ -101,7 +101,7 @@ class Prompts:
             most = round(chunk / new)
         elif chunk:
             ratio, best = new / chunk, math.inf
-            for parts in range(1, FINEST + 1):
+            for parts in range(1, max(1, math.floor(MOST_UNITS / max(1.0, ratio))) + 1):
                 units = max(1, round(ratio * parts))
                 if ratio > 1 and math.ceil(units / parts) < math.ceil(ratio):
                     units += 1
