@@ -8,14 +8,14 @@ after it with the same probability. What other lengths of answers change is adde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from llmcalc.estimate import serving
 from llmcalc.estimate.serving import Profile, Rates
 
-MOST_UNITS = 20  # of a prompt, where a chunk is cut into parts because prompts are no multiple of it
+FINEST, MOST_UNITS = 4, 20  # parts of a chunk; where prompts are alike and longer than one, units of a prompt
 MOST_WAITING = 64  # prompts; more of them only where a replica is about to saturate
 RARE = 3e-4  # probability that may be lost at an edge of the chain
 
@@ -101,7 +101,8 @@ class Prompts:
             most = round(chunk / new)
         elif chunk:
             ratio, best = new / chunk, math.inf
-            for parts in range(1, max(1, math.floor(MOST_UNITS / max(1.0, ratio))) + 1):
+            alike = ratio > 1 and len({request.prompt - request.cached for request in profile.sample}) == 1
+            for parts in range(1, (max(1, math.floor(MOST_UNITS / ratio)) if alike else FINEST) + 1):
                 units = max(1, round(ratio * parts))
                 if ratio > 1 and math.ceil(units / parts) < math.ceil(ratio):
                     units += 1
@@ -118,17 +119,19 @@ class Prompts:
                     sizes[units] = sizes.get(units, 0) + part / 3
         return Prompts(sizes, most, tokens, profile.attention_s(rates, chunk) / per_prompt)
 
-    def read(self, left: int, behind: int, room: int, places: int) -> Iterator[tuple[float, int, int, int, int]]:
-        """What a step leaves of a prompt with `left` units and of those behind: (probability, left, behind, ended, units read)."""
+    def read(self, left: int, behind: int, room: int, places: int) -> dict[tuple[int, int, int, int], float]:
+        """Probabilities of what a step leaves of a prompt with `left` units and those behind: (left, behind, ended, units read)."""
         if not left or not places or room < left:
             units = room if left and places else 0
-            yield 1.0, left - units, behind, 0, units
-        elif not behind:
-            yield 1.0, 0, 0, 1, left
-        else:
-            for size, share in self.sizes.items():
-                for chance, rest, others, ended, units in self.read(size, behind - 1, room - left, places - 1):
-                    yield share * chance, rest, others, ended + 1, units + left
+            return {(left - units, behind, 0, units): 1.0}
+        if not behind:
+            return {(0, 0, 1, left): 1.0}
+        found: dict[tuple[int, int, int, int], float] = {}
+        for size, share in self.sizes.items():
+            for (rest, others, ended, units), chance in self.read(size, behind - 1, room - left, places - 1).items():
+                outcome = (rest, others, ended + 1, units + left)
+                found[outcome] = found.get(outcome, 0) + share * chance
+        return found
 
 
 class Chain:
@@ -151,7 +154,7 @@ class Chain:
         self.np, self.low = numpy, window[0]
         self.tokens = profile.output - 1
         self.n = numpy.arange(window[0], window[1] + 1)
-        self.steps_kept = max(4, math.ceil(sum(size * share for size, share in prompts.sizes.items()) / prompts.most))
+        self.steps_kept = min(32, max(4, math.ceil(sum(size * share for size, share in prompts.sizes.items()) / prompts.most)))
         longest, width = max(prompts.sizes), len(self.n)
         self.states = 1 + longest * (waiting + 1)
 
@@ -163,10 +166,10 @@ class Chain:
         free = numpy.minimum(max_batch - self.n, places)
         free = numpy.where(free < places, 2 ** numpy.log2(numpy.maximum(free, 1)).astype(int) * (free > 0), free)
         branches = [
-            (number, state(left, behind), *outcome)
+            (number, state(left, behind), chance, *outcome)
             for number in sorted(set(free.tolist()))
             for left, behind in [(0, 0), *((left, behind) for left in range(1, longest + 1) for behind in range(waiting + 1))]
-            for outcome in prompts.read(left, behind, prompts.most, number)
+            for outcome, chance in prompts.read(left, behind, prompts.most, number).items()
         ]
         self.crowd = numpy.array([state(left, waiting) for left in range(1, longest + 1)])
         at, source = (numpy.array([branch[k] for branch in branches]) for k in (0, 1))
@@ -277,6 +280,8 @@ class Chain:
             x = np.bincount(self.target, flow(x), self.states)
         time_s = self.time_s[row][self.edge]
         usual = (flow(x) * ended).sum()
+        if not usual:  # a full batch: nobody joins
+            return 0.0, 0.0
         usual_s = (flow(x) * time_s).sum()
         beside = ((flow(x) * ended * (ended - 1)).sum() / usual - usual) * (both[0] - 0.5)
         later = 0.0
