@@ -163,6 +163,16 @@ def test_fit_says_what_vllm_would_log(capsys: pytest.CaptureFixture[str]) -> Non
     assert set(rows) == {"napkin", "vllm", "sglang", "llama.cpp", "trt-llm", "ollama"}
 
 
+@pytest.mark.parametrize("engine", ["napkin", "vllm", "sglang", "llama.cpp", "trt-llm", "ollama"])
+def test_what_is_reserved_is_not_the_caches(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """4 GB on each of two devices leave 8 GB less for the caches; TensorRT-LLM takes 90% of what is free, and so 7.2 GB less."""
+    pools = []
+    for reserve in ("0", "4GB"):
+        found = run(capsys, "fit", "-m", "Qwen/Qwen3-8B", "-d", "2x h100-sxm", "-c", "8k", "--engine", engine, "--reserve", reserve)
+        pools.append(found["results"]["kv_budget_bytes"])
+    assert pools[0] - pools[1] == pytest.approx(7.2e9 if engine == "trt-llm" else 8e9, rel=1e-9)
+
+
 def test_a_ledger_adds_up() -> None:
     for engine in engines.names():
         device = "apple-m2-ultra" if engine == "mlx" else "h100-sxm"

@@ -110,6 +110,8 @@ def simulate(
             f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; "
             "the queue grows without end, and all times with it"
         )
+    if outcome.token_tpot_s is None:
+        warnings.append("tpot: every answer is a single token, which comes with the prompt")
     if coming.cv != 1:
         warnings.append("the closed form is for random arrivals (--arrival-cv 1)")
     facts = (

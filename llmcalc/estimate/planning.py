@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from llmcalc import formats
+from llmcalc import formats, units
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Estimate, cost, expected, layout, serving, simulate
@@ -114,6 +114,13 @@ def violated(outcome: simulate.Outcome, service: Service) -> str | None:
     return None
 
 
+def excess(outcome: simulate.Outcome, service: Service, name: str) -> tuple[float, float]:
+    """The time that a limit is on [s], and how many times the limit it is."""
+    measured, limit = (outcome.ttft, service.max_ttft_s) if name == "ttft" else (outcome.tpot, service.max_tpot_s)
+    value = measured.at(service.percentile) or 0.0
+    return value, value / limit if limit else 1.0
+
+
 def smallest(least: int, check: Callable[[int], str | None]) -> tuple[int | None, str | None]:
     """The smallest number from `least` that passes, and the last reason against a smaller one. None: nothing passes."""
     fails, reason, number = least - 1, None, least
@@ -133,17 +140,20 @@ def smallest(least: int, check: Callable[[int], str | None]) -> tuple[int | None
 
 
 def size(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> dict[str, Any]:
-    """The fewest replicas of one layout that meet the limits, as a row; `why` says what forbids it where none do."""
+    """The fewest replicas of one layout that meet the limits, as a row.
+
+    Where none do, `why` says what forbids it and `over` by how much: bytes that are missing, or a time as a multiple of its limit.
+    """
     row: dict[str, Any] = {"hardware": plan.device.id, "tp": plan.tp, "devices_per_replica": plan.ranks}
     found = replica(model, plan, service, sample)
     row["batch_limit"] = found.batch_limit
     if found.batch_limit == 0:
-        words = (
-            "does not fit"
-            if found.memory_batch == 0
-            else f"TPOT of one sequence is {seconds(found.rates.fixed_s(1) + found.profile.kv_s(found.rates))}"
-        )
-        return row | {"why": words, "binding": "memory" if found.memory_batch == 0 else "tpot"}
+        if found.memory_batch == 0:
+            needed = found.rates.held_bytes(found.profile.longest + found.rates.block_tokens - 1)
+            short = needed - found.rates.budget_bytes
+            return row | {"why": f"does not fit: {units.size(short)} short", "binding": "memory", "over": short}
+        one = found.rates.fixed_s(1) + found.profile.kv_s(found.rates)
+        return row | {"why": f"TPOT of one sequence is {seconds(one)}", "binding": "tpot", "over": one / (service.max_tpot_s or one)}
     least = max(1, math.ceil(service.traffic.rate / (found.max_rate * service.max_utilization)))
     if least > MOST_REPLICAS:
         return row | {"why": f"over {MOST_REPLICAS:,} replicas", "binding": "saturation"}
@@ -164,11 +174,14 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
         else None
     )
     if alone is not None and (broken := violated(alone, service)) is not None:
-        value = (alone.ttft if broken == "ttft" else alone.tpot).at(service.percentile)
-        return row | {"why": f"{broken.upper()} is {seconds(value or 0)} even without load", "binding": broken}
+        value, over = excess(alone, service, broken)
+        return row | {"why": f"{broken.upper()} is {seconds(value)} even without load", "binding": broken, "over": over}
     replicas, reason = smallest(least, check)
     if replicas is None:
-        return row | {"why": f"{(reason or 'limit').upper()} is not met at any number of replicas", "binding": reason}
+        broken = reason or "ttft"
+        value, over = min((excess(outcome, service, broken) for outcome in outcomes.values()), key=lambda found: found[1])
+        words = f"{broken.upper()} is {seconds(value)} at best, with any number of replicas"
+        return row | {"why": words, "binding": reason, "over": over}
     outcome = outcomes[replicas]
     rate = service.traffic.rate
     try:
@@ -358,10 +371,14 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
     else:
         bindings = [row.get("binding") for row in rows]
         results["binding"] = bindings[0] if len(set(bindings)) == 1 else None
-        warnings.insert(0, "no layout that was tried meets the limits: the rows say why, and all figures are null")
+        warnings.insert(0, f"no layout that was tried meets the limits, and all figures are null{_closest(rows)}")
+    for row in rows:
+        row.pop("over", None)
     profile = serving.Profile.of(sample)
     likely: list[str] = []
     results |= dict.fromkeys(EXPECTED)
+    if met and results["tpot_p50_s"] is None:
+        warnings.append("tpot: every answer is a single token, which comes with the prompt")
     if met:
         batch, prompt = max(1.0, results["mean_batch"]), max(1, round(profile.prompt))
         step = expected.step(model, tried[chosen], Workload(profile.context, batch, prompt, max(1, round(profile.output))))
@@ -396,6 +413,16 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         ),
         warnings=tuple(warnings),
     )
+
+
+def _closest(rows: list[dict[str, Any]]) -> str:
+    """Which layout comes closest to the limits, and by how much it misses them: too slow before too small."""
+    missed = [row for row in rows if row.get("over") is not None]
+    if not missed:
+        return ""
+    row = min(missed, key=lambda row: (row["binding"] == "memory", row["over"]))
+    by = "" if row["binding"] == "memory" else f", {row['over'] - 1:.0%} over the limit"
+    return f"; closest comes {row['hardware']} with tp {row['tp']}: {row['why']}{by}"
 
 
 def _figures(model: Model, layout_: Deployment, service: Service, sample: list[Request]) -> dict[str, Figure]:

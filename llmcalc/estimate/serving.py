@@ -228,13 +228,13 @@ class Profile:
         new = self.prompt - self.cached
         if not chunk or not new or new > chunk:
             return self.prompt_s(rates, chunk, batch)
-        attention, alone = self.attention_s(rates, chunk), rates.fixed_s(batch)
+        attention, alone = self.attention_s(rates, chunk), rates.fixed_s(batch) if batch else 0.0
 
         def together(k: float) -> float:
             steps = max(1.0, k * new / chunk)
             return steps * (rates.chunk_s(batch, round(k * new / steps), round(k / steps), k * attention / steps) - alone)
 
-        if per_step > 50:
+        if per_step > 50 or not batch:
             return together(per_step) / per_step
         # The number that comes is Poisson's.
         shared, weight, k = 0.0, math.exp(-per_step), 0

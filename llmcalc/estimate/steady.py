@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmcalc.estimate import serving
 from llmcalc.estimate.serving import Profile, Rates
 
 FINEST, MOST_UNITS = 4, 20  # parts of a chunk; where prompts are alike and longer than one, units of a prompt
 MOST_WAITING = 64  # prompts; more of them only where a replica is about to saturate
+MOST_STATES = 50_000  # beyond, no more waiting prompts are told apart
 RARE = 3e-4  # probability that may be lost at an edge of the chain
 
 
@@ -52,7 +53,7 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
             high, grow = min(max_batch, high * 7 // 5 + 4), True
         if low and chain.share(low, low + 1) > RARE:
             low, grow = max(0, low * 7 // 10 - 5), True
-        if waiting < MOST_WAITING and chain.crowded > RARE:
+        if waiting < MOST_WAITING and chain.x.size < MOST_STATES and chain.crowded > RARE:
             waiting, grow = min(MOST_WAITING, 2 * waiting), True
         if not grow:
             break
@@ -83,14 +84,27 @@ def _window(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: 
     return low if low >= 12 else 0, min(max_batch, likely[-1] * 23 // 20 + 5)
 
 
+class Outcome(NamedTuple):
+    """A step's work on prompts: units left of the one being read, prompts behind it; ended, units and attention in the step [s]."""
+
+    left: int
+    behind: int
+    ended: int
+    units: int
+    attention_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompts cut into units: `sizes` (their shares by units), `most` units a step, tokens and attention of a unit [s]."""
+    """Prompts cut into units: `sizes` (their shares by units), `most` units a step, tokens of a unit.
+
+    `attention_s[left]`: attention of a unit that is read when so many are left; it grows towards the end of a prompt.
+    """
 
     sizes: dict[int, float]
     most: int
     tokens: float
-    attention_s: float
+    attention_s: tuple[float, ...]
 
     @staticmethod
     def of(rates: Rates, profile: Profile, chunk: int) -> Prompts:
@@ -106,8 +120,9 @@ class Prompts:
                 units = max(1, round(ratio * parts))
                 if ratio > 1 and math.ceil(units / parts) < math.ceil(ratio):
                     units += 1
-                if abs(units / parts / ratio - 1) < best - 0.02:
-                    best, per_prompt, most = abs(units / parts / ratio - 1), units, parts
+                off = abs(units / parts / ratio - 1)
+                if off < best and best > 0.03:
+                    best, per_prompt, most = off, units, parts
         tokens = new / per_prompt
         sizes: dict[int, float] = {}
         ordered = sorted((request.prompt - request.cached) / tokens for request in profile.sample) if per_prompt > 1 else [1.0]
@@ -117,25 +132,38 @@ class Prompts:
             for units, part in ((math.floor(size), 1 - size % 1), (math.floor(size) + 1, size % 1)):
                 if part > 1e-6:
                     sizes[units] = sizes.get(units, 0) + part / 3
-        return Prompts(sizes, most, tokens, profile.attention_s(rates, chunk) / per_prompt)
+        starts = [round(profile.cached + max(0, per_prompt - left) * tokens) for left in range(max(sizes) + 1)]
+        shape = [0.0, *(rates.attended_s(start, round(start + tokens)) for start in starts[1:])]
+        scale = profile.attention_s(rates, chunk) / (sum(share * sum(shape[: size + 1]) for size, share in sizes.items()) or 1)
+        return Prompts(sizes, most, tokens, tuple(scale * part for part in shape))
 
-    def read(self, left: int, behind: int, room: int, places: int) -> dict[tuple[int, int, int, int], float]:
-        """Probabilities of what a step leaves of a prompt with `left` units and those behind: (left, behind, ended, units read)."""
-        if not left or not places or room < left:
-            units = room if left and places else 0
-            return {(left - units, behind, 0, units): 1.0}
-        if not behind:
-            return {(0, 0, 1, left): 1.0}
-        found: dict[tuple[int, int, int, int], float] = {}
+    def read(self, left: int, behind: int, room: int, places: int) -> dict[Outcome, float]:
+        """Probabilities of what a step does to a prompt with `left` units and those behind."""
+        if not left or not places:
+            return {Outcome(left, behind, 0, 0, 0.0): 1.0}
+        units = min(left, room)
+        now = Outcome(left - units, behind, int(units == left), units, sum(self.attention_s[left - units + 1 : left + 1]))
+        if units < left or not behind:
+            return {now: 1.0}
+        found: dict[Outcome, float] = {}
         for size, share in self.sizes.items():
-            for (rest, others, ended, units), chance in self.read(size, behind - 1, room - left, places - 1).items():
-                outcome = (rest, others, ended + 1, units + left)
-                found[outcome] = found.get(outcome, 0) + share * chance
+            for then, chance in self.read(size, behind - 1, room - left, places - 1).items():
+                both = Outcome(then.left, then.behind, then.ended + 1, then.units + units, then.attention_s + now.attention_s)
+                found[both] = found.get(both, 0) + share * chance
         return found
 
 
+class Branch(NamedTuple):
+    """One thing that a step may do, `chance` of it, in a state where so many places are free."""
+
+    places: int
+    state: int
+    chance: float
+    work: Outcome
+
+
 class Chain:
-    """The chain of one replica, its `x[n - low, state]` the probabilities at the start of a step."""
+    """The chain of one replica; `x[n - low, state]`: the probabilities at the start of a step."""
 
     def __init__(
         self,
@@ -148,74 +176,97 @@ class Chain:
         waiting: int,
         beside: float = 0.0,
     ) -> None:
-        """`beside`: sequences more than n that a step of n holds on average."""
+        """`window`: first and last n. `beside`: sequences more than n that a step of n holds on average."""
         import numpy
 
-        self.np, self.low = numpy, window[0]
-        self.tokens = profile.output - 1
+        self.np, self.low, self.waiting = numpy, window[0], waiting
         self.n = numpy.arange(window[0], window[1] + 1)
-        self.steps_kept = min(32, max(4, math.ceil(sum(size * share for size, share in prompts.sizes.items()) / prompts.most)))
-        longest, width = max(prompts.sizes), len(self.n)
+        self.tokens = profile.output - 1
+        self.goes_on = max(0.0, 1 - 1 / self.tokens)  # the chance that a sequence decodes once more
+        self.stay = _survivors(self.n, self.goes_on)
+        longest = max(prompts.sizes)
         self.states = 1 + longest * (waiting + 1)
-
-        def state(left: int, behind: int) -> int:
-            return 1 + (left - 1) * (waiting + 1) + min(behind, waiting) if left else 0
-
-        # Branches: (state, ended, units read, probability, left, behind), one set for each number of free places.
+        self.together = min(32, max(4, math.ceil(longest / prompts.most)))  # steps taken between two looks
         places = min(prompts.most, -(-prompts.most // min(prompts.sizes)) + 1)
         free = numpy.minimum(max_batch - self.n, places)
+        # Near a full batch; a few sets of branches stand for all.
         free = numpy.where(free < places, 2 ** numpy.log2(numpy.maximum(free, 1)).astype(int) * (free > 0), free)
         branches = [
-            (number, state(left, behind), chance, *outcome)
+            Branch(number, self.state(left, behind), chance, work)
             for number in sorted(set(free.tolist()))
             for left, behind in [(0, 0), *((left, behind) for left in range(1, longest + 1) for behind in range(waiting + 1))]
-            for outcome, chance in prompts.read(left, behind, prompts.most, number).items()
+            for work, chance in prompts.read(left, behind, prompts.most, number).items()
         ]
-        self.crowd = numpy.array([state(left, waiting) for left in range(1, longest + 1)])
-        at, source = (numpy.array([branch[k] for branch in branches]) for k in (0, 1))
-        self.chance = (free[:, None] == at) * numpy.array([branch[2] for branch in branches])
-        self.source, self.ended = source, numpy.array([branch[5] for branch in branches])
-        kv_s = profile.kv_s(rates)
-        there = numpy.arange(window[0], window[1] + 2 + math.ceil(beside))
+        self.source = numpy.array([branch.state for branch in branches])
+        self.ended = numpy.array([branch.work.ended for branch in branches])
+        self.chance = (free[:, None] == [branch.places for branch in branches]) * numpy.array([branch.chance for branch in branches])
+        self.time_s = self._times(rates, profile, prompts, branches, beside)
+        self._link(self._arrivals(rate), branches, prompts.sizes)
+
+    def state(self, left: int, behind: int) -> int:
+        """The number of a state; as many as `waiting` prompts are told apart."""
+        return 1 + (left - 1) * (self.waiting + 1) + min(behind, self.waiting) if left else 0
+
+    def _times(self, rates: Rates, profile: Profile, prompts: Prompts, branches: list[Branch], beside: float) -> Any:
+        """Length of a step by n and branch. [s]"""
+        np, kv_s = self.np, profile.kv_s(rates)
+        there = np.arange(self.low, self.n[-1] + 2 + math.ceil(beside))
         times = {}
-        for ended, units in {(branch[5], branch[6]) for branch in branches}:
-            tokens, attention = round(units * prompts.tokens), units * prompts.attention_s
-            step_s = [(rates.chunk_s(n, tokens, ended, attention) if units else rates.fixed_s(n)) + n * kv_s for n in there.tolist()]
-            times[ended, units] = numpy.interp(self.n + beside * (self.n > 0), there, step_s)
-        self.time_s = numpy.array([times[branch[5], branch[6]] for branch in branches]).T
-        # Arrivals during a step are Poisson's; a replica without work waits for one.
+        for ended, units in {(branch.work.ended, branch.work.units) for branch in branches}:
+            tokens = round(units * prompts.tokens)
+            step_s = [(rates.chunk_s(n, tokens, ended, 0.0) if units else rates.fixed_s(n)) + n * kv_s for n in there.tolist()]
+            times[ended, units] = np.interp(self.n + beside * (self.n > 0), there, step_s)
+        attention = np.array([branch.work.attention_s for branch in branches])
+        return np.array([times[branch.work.ended, branch.work.units] for branch in branches]).T + attention
+
+    def _arrivals(self, rate: float) -> Any:
+        """Probabilities of 0, 1, … requests during each step: Poisson's. A replica without work waits for the one that ends it."""
+        np = self.np
         mean = rate * self.time_s
-        number = numpy.arange(int(mean.max() + 5 * math.sqrt(mean.max()) + 4))
-        logs = numpy.cumsum(numpy.log(numpy.maximum(number, 1)))
-        arrivals = numpy.exp(number * numpy.log(mean)[:, :, None] - mean[:, :, None] - logs)
+        number = np.arange(int(mean.max() + 5 * math.sqrt(mean.max()) + 4))
+        logs = np.cumsum(np.log(np.maximum(number, 1)))
+        found = np.exp(number * np.log(mean)[:, :, None] - mean[:, :, None] - logs)
         if not self.low:
-            idle = (source == 0).nonzero()[0]
-            arrivals[0, idle] = number == 1
+            idle = (self.source == 0).nonzero()[0]
+            found[0, idle] = number == 1
             self.time_s[0, idle] = 1 / rate
-        arrivals *= self.chance[:, :, None] / arrivals.sum(2, keepdims=True)
+        return found / found.sum(2, keepdims=True)
+
+    def _link(self, arrivals: Any, branches: list[Branch], sizes: dict[int, float]) -> None:
+        """From every branch to the states that arrivals make of it, with the probabilities."""
+        np = self.np
         edges = [
-            (index, came, state(size, came - 1) if size else state(branch[3], branch[4] + came), share)
+            (index, came, self.state(size, came - 1) if size else self.state(branch.work.left, branch.work.behind + came), share)
             for index, branch in enumerate(branches)
-            for came in number.tolist()
-            for size, share in (prompts.sizes.items() if came and not branch[3] else ((0, 1.0),))
+            for came in range(arrivals.shape[2])
+            for size, share in (sizes.items() if came and not branch.work.left else ((0, 1.0),))
         ]
-        index, came, target, share = (numpy.array(column) for column in zip(*edges, strict=True))
-        weight = arrivals[:, index, came] * share
+        index, came, target, share = (np.array(column) for column in zip(*edges, strict=True))
+        weight = arrivals[:, index, came] * self.chance[:, index] * share
         kept = weight.max(0) > 1e-7
         self.edge, self.target, self.weight = index[kept], target[kept], weight[:, kept]
-        place = numpy.minimum(numpy.arange(width)[:, None] + self.ended, width - 1)
-        self.flat = (place[:, self.edge] * self.states + self.target).ravel()
-        self.up = (numpy.arange(width)[:, None] * width + place).ravel()
-        self.stay = _survivors(self.n, self.tokens / (1 + self.tokens))
+        self.ends, kind = np.unique(self.ended[self.edge], return_inverse=True)
+        rows = np.arange(len(self.n))[:, None]
+        self.flat = ((rows * len(self.ends) + kind) * self.states + self.target).ravel()
 
     def step(self, x: Any) -> Any:
         """The probabilities one step later."""
-        moved = self.np.bincount(self.flat, (x[:, self.source[self.edge]] * self.weight).ravel(), x.size)
-        return self.stay.T @ moved.reshape(x.shape)
+        np, width, kinds = self.np, len(self.n), len(self.ends)
+        moved = np.bincount(self.flat, (x[:, self.source[self.edge]] * self.weight).ravel(), x.size * kinds)
+        return self.joined((self.stay.T @ moved.reshape(width, -1)).reshape(width, kinds, -1))
+
+    def joined(self, left: Any) -> Any:
+        """Those left, `left[n, kind]`, and the sequences that join them: `ends[kind]`, as far as there are places."""
+        x = left[:, 0] * 0
+        for kind, more in enumerate(self.ends.tolist()):
+            inside = len(x) - min(more, len(x) - 1)
+            x[len(x) - inside :] += left[:inside, kind]
+            x[-1] += left[inside:, kind].sum(0)
+        return x
 
     def steps(self, x: Any) -> Any:
         """Some steps later: as many as a prompt takes."""
-        for _ in range(self.steps_kept):
+        for _ in range(self.together):
             x = self.step(x)
         return x
 
@@ -224,8 +275,8 @@ class Chain:
         np, width = self.np, len(self.n)
         mass = x.sum(1, keepdims=True)
         mixture = np.where(mass > 1e-9, x / np.maximum(mass, 1e-300), fallback)
-        up = np.bincount(self.up, (mixture[:, self.source] * self.chance).ravel(), width * width).reshape(width, width)
-        system = (up @ self.stay).T - np.eye(width)
+        joins = mixture[:, self.source] * self.chance @ (self.ended[:, None] == self.ends)
+        system = self.joined(self.stay.T[:, None, :] * joins.T) - np.eye(width)
         system[-1] = 1
         found = np.maximum(np.linalg.solve(system, np.eye(width)[-1]), 0)
         return mixture * (found / found.sum())[:, None]
@@ -248,7 +299,7 @@ class Chain:
     @property
     def crowded(self) -> float:
         """Probability of more waiting prompts than the chain counts."""
-        return float(self.x[:, self.crowd].sum())
+        return float(self.x[:, self.waiting + 1 :: self.waiting + 1].sum())
 
     @property
     def tpot_s(self) -> float:
@@ -262,7 +313,7 @@ class Chain:
         Prompts that queue behind each other start to decode together, and behind a queue. Answers of like lengths stay beside each
         other for longer than those that may end at any step, and see less of the time after.
         """
-        np, tokens = self.np, self.tokens
+        np, tokens, goes_on = self.np, self.tokens, self.goes_on
         mass = self.x.sum(1) * self.n
         row = min(max(round(float((mass * self.n).sum() / mass.sum())), self.low, 1), int(self.n[-1])) - self.low
         source, weight, ended = self.source[self.edge], self.weight[row], self.ended[self.edge]
@@ -283,16 +334,15 @@ class Chain:
         if not usual:  # a full batch: nobody joins
             return 0.0, 0.0
         usual_s = (flow(x) * time_s).sum()
-        beside = ((flow(x) * ended * (ended - 1)).sum() / usual - usual) * (both[0] - 0.5)
+        beside = ((flow(x) * ended * (ended - 1)).sum() / usual - usual) * (both[0] - 1 / (1 + goes_on))
         later = 0.0
         x = np.bincount(self.target, flow(x) * ended, self.states) / usual
-        ends = tokens / (1 + tokens)
         for after in range(1, 2 * last + 1):
             moved = flow(x)
             more, more_s = (moved * ended).sum() - usual, (moved * time_s).sum() - usual_s
-            beside += 2 * more * (np.interp(after, grid, both, right=0) - 0.5 * ends**after)
-            later += more_s * (np.interp(after, grid, alive, right=0) - ends**after) / tokens
-            if abs(more) < 1e-4 * usual and abs(more_s) < 1e-4 * usual_s and after > self.steps_kept * 3:
+            beside += 2 * more * (np.interp(after, grid, both, right=0) - goes_on**after / (1 + goes_on))
+            later += more_s * (np.interp(after - 1, grid, alive, right=0) - goes_on ** (after - 1)) / tokens
+            if abs(more) < 1e-4 * usual and abs(more_s) < 1e-4 * usual_s and after > self.together * 3:
                 break
             x = np.bincount(self.target, moved, self.states)
         return float(beside), float(later)
@@ -306,7 +356,7 @@ def _survivors(n: Any, stay: float) -> Any:
     left, gone = n[None, :], n[:, None] - n[None, :]
     some = numpy.maximum(gone, 0)
     found = numpy.where(
-        gone >= 0, numpy.exp(logs[n][:, None] - logs[left] - logs[some] + left * math.log(stay) + some * math.log1p(-stay)), 0
+        gone >= 0, numpy.exp(logs[n][:, None] - logs[left] - logs[some] + left * math.log(max(stay, 1e-300)) + some * math.log1p(-stay)), 0
     )
     found[:, 0] += 1 - found.sum(1)
     return found
