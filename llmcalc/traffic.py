@@ -240,20 +240,20 @@ def _rows(path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
     with _opened(path) as stream:
         try:
             lines = _lines(stream, path)
-            first = next((line for line in lines if line.strip()), "")
+            at, first = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (1, ""))
             if first.lstrip().startswith("{"):
-                yield from _json_rows(first, lines, path)
+                yield from _json_rows(first, lines, path, at)
             elif first:
-                yield from _csv_rows(first, lines, path)
+                yield from _csv_rows(first, lines, path, at)
         except OSError as problem:
             raise LlmcalcError(
                 "file-unreadable", f"cannot read {printable(path)}: {(problem.strerror or str(problem)).lower()}", "give a readable file"
             ) from None
 
 
-def _json_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
+def _json_rows(first: str, lines: Iterator[str], path: str, at: int) -> Iterator[tuple[int, Any, dict[str, str]]]:
     names: dict[str, str] = {}
-    line = 0
+    line = at - 1
     text: str | None = first
     while text is not None:
         line += 1
@@ -270,9 +270,9 @@ def _json_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[in
         text = next(lines, None)
 
 
-def _fields(lines: Iterator[str], path: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+def _fields(lines: Iterator[str], path: str, delimiter: str = ",", at: int = 1) -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of CSV in which a row ends with its line: a quoted line end could make one row of the whole file."""
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, at):
         try:
             fields = next(csv.reader([line], strict=True, delimiter=delimiter), [])
         except csv.Error as problem:
@@ -281,12 +281,12 @@ def _fields(lines: Iterator[str], path: str, delimiter: str = ",") -> Iterator[t
             yield number, fields
 
 
-def _csv_rows(first: str, lines: Iterator[str], path: str) -> Iterator[tuple[int, Any, dict[str, str]]]:
+def _csv_rows(first: str, lines: Iterator[str], path: str, at: int) -> Iterator[tuple[int, Any, dict[str, str]]]:
     import itertools
 
-    rows = _fields(itertools.chain([first], lines), path, "\t" if "\t" in first and "," not in first else ",")
+    rows = _fields(itertools.chain([first], lines), path, "\t" if "\t" in first and "," not in first else ",", at)
     _, header = next(rows)
-    names = _names(header, path, 1)
+    names = _names(header, path, at)
     places = {name: header.index(name) for name in names.values()}
     for number, fields in rows:
         if len(fields) < len(header):

@@ -116,10 +116,18 @@ def test_a_limit_nobody_can_meet() -> None:
     assert tight.results["devices"] is None
     assert tight.results["binding"] == "tpot"
     assert "null" in tight.warnings[0]
+    # The closest is the fastest: 16.06 GB and a cache of 3,200 tokens over 8 x 3.35 TB/s x 0.8, and 64 all-reduces.
+    assert "closest comes h100-sxm with tp 8" in tight.warnings[0]
+    ratio = float(tight.warnings[0].rpartition(", ")[2].split()[0])
+    alone = (8030261248 * 2 + 131072 * 3200) / (8 * 3.35e12 * 0.8)
+    assert alone < ratio * 1e-4 < alone * 1.6
     slow = planning.plan(model, [plan(model)], replace(SERVICE, max_ttft_s=1e-3))
     assert slow.results["binding"] == "ttft"
     big = planning.plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), [plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), "l4")], SERVICE)
     assert big.results["binding"] == "memory"
+    assert "short" in big.warnings[0]
+    odd = planning.plan(model, [plan(model, tp=3)], SERVICE, fixed=True)
+    assert odd.rows[0]["why"] == "engines refuse it: 32 query heads are not divisible by 3; valid tp: 1, 2, 4, 8"
 
 
 def test_a_tighter_ttft_asks_for_more_replicas() -> None:

@@ -379,6 +379,8 @@ HEAD = "arrival_s,prompt_tokens,output_tokens\n"
 BAD = {
     "empty": ("", "no requests"),
     "header alone": (HEAD, "no requests"),
+    "blank lines first": ("\n\n" + HEAD + "1,10,10\nx,10,10\n", "line 5, column arrival_s"),
+    "blank lines, then json": ('\n\n{"arrival_s": -1, "prompt_tokens": 5, "output_tokens": 5}\n', "line 3, column arrival_s"),
     "no column": ("arrival_s,prompt\n1,2\n", "no column output_tokens"),
     "negative time": (HEAD + "1,10,10\n-2,10,10\n", "line 3, column arrival_s"),
     "unsorted": (HEAD + "1,10,10\n5,10,10\n4,10,10\n", "line 4, column arrival_s"),

@@ -9,7 +9,7 @@ import typer
 from llmcalc.commands import common as c
 from llmcalc.commands import plan as p
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import planning
+from llmcalc.estimate import capacity, planning
 from llmcalc.estimate.steady import steady as closed_form
 from llmcalc.present import Column, Fact, Report
 
@@ -104,7 +104,7 @@ def simulate(
     rows = tuple(
         {"time": words[name], "mean_s": q.mean, **{f"p{k}_s": q.at(k / 100) for k in (50, 90, 95, 99)}} for name, q in times.items()
     )
-    warnings = []
+    warnings = capacity.cautions(found, plan, one.profile.longest)
     if steady.batch is None:
         warnings.append(
             f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; "

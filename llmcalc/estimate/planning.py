@@ -145,6 +145,10 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
     Where none do, `why` says what forbids it and `over` by how much: bytes that are missing, or a time as a multiple of its limit.
     """
     row: dict[str, Any] = {"hardware": plan.device.id, "tp": plan.tp, "devices_per_replica": plan.ranks}
+    refused = layout.obstacle(model, plan)
+    if refused is not None:
+        valid = ", ".join(str(option.tp) for option in candidates(model, plan))
+        return row | {"why": f"engines refuse it: {refused}; valid tp: {valid}", "binding": None}
     found = replica(model, plan, service, sample)
     row["batch_limit"] = found.batch_limit
     if found.batch_limit == 0:
@@ -421,7 +425,7 @@ def _closest(rows: list[dict[str, Any]]) -> str:
     if not missed:
         return ""
     row = min(missed, key=lambda row: (row["binding"] == "memory", row["over"]))
-    by = "" if row["binding"] == "memory" else f", {row['over'] - 1:.0%} over the limit"
+    by = "" if row["binding"] == "memory" else f", {row['over']:.3g} times the limit"
     return f"; closest comes {row['hardware']} with tp {row['tp']}: {row['why']}{by}"
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from llmcalc.estimate import serving
 from llmcalc.estimate.serving import Profile, Rates
+from llmcalc.formulas import queueing
 
 FINEST, MOST_UNITS = 4, 20  # parts of a chunk; where prompts are alike and longer than one, units of a prompt
 MOST_WAITING = 64  # prompts; more of them only where a replica is about to saturate
@@ -63,7 +64,7 @@ def steady(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: i
         again.solve(chain.x)
         chain = again
     tpot = chain.tpot_s + later
-    return Steady(rate * tokens * tpot, tpot, load, most)
+    return Steady(queueing.in_flight(rate, tokens * tpot), tpot, load, most)
 
 
 def _window(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: int) -> tuple[int, int]:
@@ -75,9 +76,9 @@ def _window(rates: Rates, profile: Profile, rate: float, max_batch: int, chunk: 
     logs, taken = [0.0], 0.0
     for n in range(1, max_batch + 1):
         if n < 4 or n & (n - 1) == 0:  # it changes slowly with n
-            taken = rate * profile.prompt_s(rates, chunk, n)
-        step_s = (rates.fixed_s(n) + n * kv_s) / max(0.05, 1 - taken)
-        logs.append(logs[-1] + math.log(rate * tokens * step_s / n))
+            taken = queueing.load(rate, profile.prompt_s(rates, chunk, n))
+        step_s = queueing.steady_tpot_s(rates.fixed_s(n), kv_s, n, min(0.95, taken))
+        logs.append(logs[-1] + math.log(queueing.in_flight(rate, tokens * step_s) / n))
     floor = max(logs) - 14
     likely = [n for n, log in enumerate(logs) if log > floor]
     low = likely[0] * 9 // 10

@@ -16,6 +16,12 @@ def load(rate, service_s):
     return rate * service_s
 
 
+@formula(unit="sequences", ref="Little 1961")
+def in_flight(rate, stay_s):
+    """Mean number of those that come at a rate and stay for a time. [sequences]"""
+    return rate * stay_s
+
+
 @formula(unit="sequences", ref="Little's law on jax-ml/scaling-book inference.md, theoretical step time")
 def steady_batch(rate, output_tokens, fixed_s, per_sequence_s, prefill_load):
     """Mean number of decoding sequences: each adds its own reads to a step that all of them wait for. [sequences]"""
