@@ -145,7 +145,7 @@ def hub() -> Iterator[FakeHub]:
 
 
 def check(hub_url: str, home: Path, *models: str) -> dict[str, dict[str, Any]]:
-    done = run("models", "check", *models, "--json", HF_ENDPOINT=hub_url, HF_HOME=str(home), HF_HUB_ETAG_TIMEOUT="1")
+    done = run("models", "check", *models, "--json", HF_ENDPOINT=hub_url, HF_HOME=str(home), HF_HUB_ETAG_TIMEOUT="1", HF_HUB_OFFLINE="0")
     answer = json.loads(done.stdout)
     assert done.returncode == (0 if all(row["ok"] for row in answer["rows"]) else 3)
     return {row["model"]: row for row in answer["rows"]}
