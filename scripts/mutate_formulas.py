@@ -12,6 +12,7 @@ import argparse
 import ast
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -102,12 +103,18 @@ def main() -> int:
     return 1 if survived else 0
 
 
+def bounded() -> None:
+    """A wrong formula may make a search endless: 8 GiB and ten minutes are enough for any test file."""
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+    resource.setrlimit(resource.RLIMIT_CPU, (600, 600))
+
+
 def run(copy: Path, tests: list[Path]) -> str:
     """The first test that fails, or nothing."""
     options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-W", "ignore"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "pytest", *options, *map(str, tests)]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, env=environment, preexec_fn=bounded)
     if not done.returncode:
         return ""
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
