@@ -53,6 +53,9 @@ class Point:
     high: float
     ideal: float
     weight_bytes: float
+    unseen_low: float | None = None
+    unseen_high: float | None = None
+    """The range of bands that had not seen the model either."""
 
     @property
     def ratio(self) -> float:
@@ -68,6 +71,13 @@ class Point:
     def covered(self) -> bool:
         """Whether the measured value is in the range."""
         return self.low <= self.measured <= self.high
+
+    @property
+    def covered_unseen(self) -> bool | None:
+        """Whether it is in the range of bands that had not seen its model; None for a row that no calibration knows."""
+        if self.unseen_low is None or self.unseen_high is None:
+            return None
+        return self.unseen_low <= self.measured <= self.unseen_high
 
 
 # ---- rows ---------------------------------------------------------------------------------------------------------
@@ -94,9 +104,10 @@ def unpredicted() -> list[dict[str, Any]]:
 
 
 @cache
-def unseen() -> dict[str, float]:
-    """What a calibration without a row's model predicts for it, by the row's id."""
-    found: dict[str, float] = json.loads((data.bundled("measurements") / "unseen.json").read_text(encoding="utf-8"))["predicted"]
+def unseen() -> dict[str, tuple[float, float, float]]:
+    """What a calibration without a row's model predicts for it, and its range of times as factors, by the row's id."""
+    text = (data.bundled("measurements") / "unseen.json").read_text(encoding="utf-8")
+    found: dict[str, tuple[float, float, float]] = json.loads(text)["predicted"]
     return found
 
 
@@ -156,8 +167,8 @@ def measured(row: Mapping[str, Any], plan: Deployment) -> float:
     return value * plan.ranks if metric.endswith("per_device") else value
 
 
-def point(row: Mapping[str, Any], model: Model, *, mid: float | None = None) -> Point:
-    """What is predicted for a row; `mid`: by a calibration that had not seen its model."""
+def point(row: Mapping[str, Any], model: Model, *, known: tuple[float, float, float] | None = None) -> Point:
+    """What is predicted for a row; `known`: of a calibration that had not seen its model."""
     plan, metric = deployment(row, model), field(row, "metric")
     if metric in STEPS:
         work = workload(row)
@@ -184,7 +195,10 @@ def point(row: Mapping[str, Any], model: Model, *, mid: float | None = None) -> 
             f"use one of {', '.join((*STEPS, *PROMPTS, *LOADS))}",
         )
     of_kind = expected.kind(plan)
-    factor = 1.0 if mid is None else mid / found.mid.value
+    mid, low, high = known or (found.mid.value, None, None)
+    factor = mid / found.mid.value
+    if low is not None and high is not None:
+        low, high = (mid / high, mid / low) if quantity == "load" else (mid * low, mid * high)
     return Point(
         row,
         quantity,
@@ -193,18 +207,20 @@ def point(row: Mapping[str, Any], model: Model, *, mid: float | None = None) -> 
         expected.class_of(plan) or "other",
         expected.mixture(model),
         measured(row, plan),
-        found.mid.value * factor,
+        mid,
         found.low * factor,
         found.high * factor,
         ideal,
         memory.weight_bytes(model, plan.weights, "weight_bytes", lambda _: True).value,
+        low,
+        high,
     )
 
 
 def points(rows: Iterable[Mapping[str, Any]], *, fresh: bool = False) -> list[Point]:
     """Predictions for rows. `fresh`: with the shipped calibration, even where the row was part of it."""
     known = {} if fresh else unseen()
-    return [point(row, model_of(field(row, "model")), mid=known.get(str(row.get("id")))) for row in rows]
+    return [point(row, model_of(field(row, "model")), known=known.get(str(row.get("id")))) for row in rows]
 
 
 # ---- how far off --------------------------------------------------------------------------------------------------
@@ -236,6 +252,7 @@ def summary(found: list[Point]) -> dict[str, Any]:
             (each.ideal * efficiency if each.quantity == "load" else each.ideal / efficiency) / each.measured for each in found
         )
 
+    blind = [each.covered_unseen for each in found if each.covered_unseen is not None]
     return {
         "rows": len(found),
         "models": len({each.row["model"] for each in found}),
@@ -246,6 +263,7 @@ def summary(found: list[Point]) -> dict[str, Any]:
         "within_1_25": within(1.25),
         "within_1_5": within(1.5),
         "coverage": sum(each.covered for each in found) / len(found),
+        "coverage_unseen": sum(blind) / len(blind) if blind else None,
         "napkin_median_error": other(1.0),
         "one_efficiency_median_error": other(ONE_EFFICIENCY),
     }

@@ -30,6 +30,9 @@ from llmcalc.plan import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 DATE = "2026-11-29"
+TAIL = 0.06
+"""Beyond each end of a range. 12% of the rows that made it are outside, so that 20% of a model's are of which it has seen nothing."""
+WIDE_TAIL = 0.05
 SHARES = {"weight_share", "cache_share", "compute_share", "prompt_share", "attention_share", "mixture_share"}
 
 # (prior, its standard deviation as a logarithm). Shares: matrix products reach 0.6-0.8 of a peak, streams 0.75-0.9; a layer of
@@ -104,7 +107,7 @@ BY_ENGINE: dict[tuple[str, str], dict[str, float]] = {
 SCALE = {("step", "serving"): 0.1, ("step", "desktop"): 0.1, ("prompt", "serving"): 0.2, ("prompt", "desktop"): 0.15}
 APART: dict[tuple[str, str], dict[str, dict[str, float]]] = {
     ("prompt", "serving"): {"geforce": {"prompt_share": 0.5, "communication_factor": 0.5, "layer_s": 0.5}},
-    ("step", "desktop"): {"exllamav3": {"weight_share": 0.2, "layer_s": 1.0}},
+    ("step", "desktop"): {"exllamav3": {"weight_share": 0.7, "layer_s": 1.0}},
     ("prompt", "desktop"): {"exllamav3": {"prompt_share": 0.5}},
 }
 """Classes that do not inform their parent, and what is their own: PCIe between consumer cards is nothing like a server's link,
@@ -374,20 +377,28 @@ def left_out(cases: list[Case]) -> list[float]:
     return made
 
 
+def factors(cases: list[Case], unseen: list[float]) -> list[float]:
+    """Measured over predicted times."""
+    return [case.measured / (case.rate / value if case.quantity == "load" else value) for case, value in zip(cases, unseen, strict=True)]
+
+
+def band_of(case: Case) -> str:
+    """Which of the bands a row is of."""
+    return expected.step_class(case.plan, accuracy.workload(case.row)) if case.quantity == "step" else case.quantity
+
+
 def bands(cases: list[Case], unseen: list[float]) -> dict[str, Any]:
     """Quantiles of measured over predicted times, by class and for all of a kind of engine."""
     grouped: dict[str, list[tuple[float, str]]] = {}
-    for case, value in zip(cases, unseen, strict=True):
-        off = case.measured / (case.rate / value if case.quantity == "load" else value)
-        sort = "mixtures" if case.moe else "dense models"
-        what = expected.step_class(case.plan, accuracy.workload(case.row)) if case.quantity == "step" else case.quantity
+    for case, off in zip(cases, factors(cases, unseen), strict=True):
+        sort, what = "mixtures" if case.moe else "dense models", band_of(case)
         for name in (f"{what}/{case.kind}/{case.group}/{sort}", f"{what}/{case.kind}/{sort}", f"{what}/{case.kind}"):
             if case.group in name or case.group not in APART.get((case.quantity, case.kind), {}):
                 grouped.setdefault(name, []).append((off, case.left_out_with))
     made = {}
     for name, offs in sorted(grouped.items()):
         values = [off for off, _ in offs]
-        low, high, widest_low, widest_high = (accuracy.quantile(values, share) for share in (0.09, 0.91, 0.05, 0.95))
+        low, high, widest_low, widest_high = (accuracy.quantile(values, share) for share in (TAIL, 1 - TAIL, WIDE_TAIL, 1 - WIDE_TAIL))
         made[name] = {
             "low": float(f"{low:.3g}"),
             "high": float(f"{high:.3g}"),
@@ -397,6 +408,26 @@ def bands(cases: list[Case], unseen: list[float]) -> dict[str, Any]:
             "models": len({shape for _, shape in offs}),
         }
     return made
+
+
+def ranges_unseen(cases: list[Case], unseen: list[float]) -> list[tuple[float, float]]:
+    """Each row's range as factors of its prediction, from bands that have not seen its model either."""
+    made = [(0.0, 0.0)] * len(cases)
+    for shape in {case.left_out_with for case in cases}:
+        rest = [place for place, case in enumerate(cases) if case.left_out_with != shape]
+        others = bands([cases[place] for place in rest], [unseen[place] for place in rest])
+        for place in set(range(len(cases))) - set(rest):
+            found = expected.band(band_of(cases[place]), cases[place].model, cases[place].plan, others)
+            made[place] = (found.low, found.high)
+    return made
+
+
+def measured_pairs(cases: list[Case]) -> dict[str, dict[str, int]]:
+    """Rows of each device and model."""
+    found: dict[str, Counter[str]] = {}
+    for case in cases:
+        found.setdefault(case.plan.device.id, Counter())[case.model.id] += 1
+    return {device: dict(sorted(found[device].items())) for device in sorted(found)}
 
 
 def main() -> None:
@@ -415,23 +446,35 @@ def main() -> None:
         "rows": len(cases),
         "shares": names,
         "bands": bands(cases, unseen),
+        "measured": measured_pairs(cases),
     }
+    ranges = ranges_unseen(cases, unseen)
     if write:
         (ROOT / "llmcalc" / "calibration.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        predicted = {str(case.row["id"]): float(f"{value:.5g}") for case, value in zip(cases, unseen, strict=True)}
+        predicted = {
+            str(case.row["id"]): [float(f"{number:.5g}") for number in (value, *ends)]
+            for case, value, ends in zip(cases, unseen, ranges, strict=True)
+        }
         text = {
-            "about": "What a calibration that had not seen a row's model predicts for it. Written by scripts/calibrate.py.",
+            "about": "What a calibration that had not seen a row's model predicts for it, and the ends of its range as factors of it, "
+            "from bands that had not seen it either. Written by scripts/calibrate.py.",
             "date": DATE,
             "predicted": predicted,
         }
-        (ROOT / "measurements" / "unseen.json").write_text(json.dumps(text, indent=0) + "\n", encoding="utf-8")
+        (ROOT / "measurements" / "unseen.json").write_text(json.dumps(text).replace('], "', '],\n"') + "\n", encoding="utf-8")
     offs: dict[str, list[float]] = {}
-    for case, value in zip(cases, unseen, strict=True):
+    inside: dict[str, list[bool]] = {}
+    for case, value, off, ends in zip(cases, unseen, factors(cases, unseen), ranges, strict=True):
         measured = case.rate / case.measured if case.quantity == "load" else case.measured
-        offs.setdefault(f"{case.quantity} {case.kind} {case.group} {'moe' if case.moe else 'dense'}", []).append(value / measured)
+        name = f"{band_of(case)} {case.kind} {case.group} {'moe' if case.moe else 'dense'}"
+        offs.setdefault(name, []).append(value / measured)
+        inside.setdefault(name, []).append(ends[0] <= off <= ends[1])
     for name, ratios in sorted(offs.items()):
         low, high = accuracy.quantile(ratios, 0.1), accuracy.quantile(ratios, 0.9)
-        print(f"{name:45} {len(ratios):4} rows  median error {accuracy.median_error(ratios):.3f}  p10 {low:.2f}  p90 {high:.2f}")
+        said = f"{name:45} {len(ratios):4} rows  median error {accuracy.median_error(ratios):.3f}  p10 {low:.2f}  p90 {high:.2f}"
+        print(f"{said}  in the range without the model {sum(inside[name]) / len(inside[name]):.0%}")
+    every = [each for found in inside.values() for each in found]
+    print(f"in the range without the model, all: {sum(every) / len(every):.1%}")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ CLASSES = (
     Column("within_1_25", "within ×1.25", "percent", rank=8),
     Column("within_1_5", "within ×1.5", "percent", rank=8),
     Column("coverage", "in range", "percent", rank=2),
+    Column("coverage_unseen", "made without", "percent", rank=10),
     Column("napkin_median_error", "napkin", "percent", rank=3),
     Column("one_efficiency_median_error", "70% of ideal", "percent", rank=9),
 )
@@ -121,6 +122,14 @@ def accuracy(
             Fact("within_1_25", "within ×1.25", whole["within_1_25"], "percent"),
             Fact("within_1_5", "within ×1.5", whole["within_1_5"], "percent"),
             Fact("coverage", "in the range", whole["coverage"], "percent", note="80% were to be"),
+            Fact(
+                "coverage_unseen",
+                "in one made without the model",
+                whole["coverage_unseen"],
+                "percent",
+                shown=whole["coverage_unseen"] is not None,
+                note="its estimate and its range",
+            ),
             Fact("worst", "worst rows", [_row(one) for one in off], shown=False),
         ),
         columns=ROWS if listed else CLASSES,

@@ -36,7 +36,7 @@ KIND = {"serving": "a serving engine", "desktop": "a desktop engine"}
 GROUP = {
     "hopper": "Hopper", "blackwell": "Blackwell", "ampere": "data-centre Ampere", "ada": "data-centre Ada", "instinct": "Instinct",
     "workstation": "workstation cards", "geforce": "GeForce", "consumer": "consumer cards", "datacenter": "data-centre cards",
-    "exllamav3": "consumer cards (ExLlamaV3)", "apple": "Apple", "unified-nvidia": "DGX Spark", "unified-amd": "Strix Halo",
+    "exllamav3": "cards (ExLlamaV3)", "apple": "Apple", "unified-nvidia": "DGX Spark", "unified-amd": "Strix Halo",
 }  # fmt: skip
 
 
@@ -144,11 +144,11 @@ def shares(of_what: str, plan: Deployment, shipped: dict[str, Any] | None = None
     }
 
 
-def band(of_what: str, model: Model, plan: Deployment) -> Band:
-    """The band of the class; of a class with too few rows the wider one of its kind of engine."""
+def band(of_what: str, model: Model, plan: Deployment, bands: dict[str, Any] | None = None) -> Band:
+    """The band of the class; of a class with too few rows the wider one of its kind of engine. `bands`: others than the bundled ones."""
     of_kind, sort = kind(plan), "mixtures" if mixture(model) else "dense models"
     chosen = class_of(plan)
-    bands = table()["bands"]
+    bands = bands or table()["bands"]
     own = bands.get(f"{of_what}/{of_kind}/{chosen}/{sort}")
     name = f"{sort} under {KIND[of_kind]}"
     if own and own["rows"] >= ENOUGH and chosen:
@@ -167,10 +167,18 @@ def band(of_what: str, model: Model, plan: Deployment) -> Band:
     return Band(low, high, near["rows"], near["models"], f"{said}, ×{low:.2f}–{high:.2f}")
 
 
+def nearby(model: Model, plan: Deployment) -> str:
+    """How to see the measured rows of the model on the device, or else of the device; nothing where there are none."""
+    rows, option = table()["measured"].get(plan.device.id, {}), f"-d {plan.device.id}"
+    own = rows.get(model.id, 0)
+    count, option = (own, f"-m {model.id} {option}") if own else (sum(rows.values()), option)
+    return f"; llmcalc accuracy {option} lists {count} measured nearby" if count else ""
+
+
 def ranged(of_what: str, mid: Figure, model: Model, plan: Deployment) -> Expected:
     """A time with its band."""
     found = band(of_what, model, plan)
-    return Expected(mid, mid.value * found.low, mid.value * found.high, found.words)
+    return Expected(mid, mid.value * found.low, mid.value * found.high, found.words + nearby(model, plan))
 
 
 # ---- a decode step ------------------------------------------------------------------------------------------------
@@ -370,4 +378,4 @@ def load(model: Model, plan: Deployment, prompt: int, output: int) -> Expected:
         as_name="expected_tokens_per_s", batch=Figure("batch", batch, "", "what the memory holds"), step_time_s=found.mid
     )
     of_time = band("load", model, plan)
-    return Expected(mid, mid.value / of_time.high, mid.value / of_time.low, of_time.words)
+    return Expected(mid, mid.value / of_time.high, mid.value / of_time.low, of_time.words + nearby(model, plan))

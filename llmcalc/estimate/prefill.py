@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from llmcalc.architecture import Entry, Model
-from llmcalc.estimate import Estimate, decode, expected, layout, memory
+from llmcalc.estimate import Estimate, capacity, decode, expected, layout, memory
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, serving, time
 from llmcalc.plan import Deployment, Workload
@@ -62,7 +63,8 @@ def head_params(model: Model) -> int:
 def terms(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int = 0) -> dict[str, Figure]:
     """FLOPs and times of a prefill of `prompt_tokens`, of which the first `cached_tokens` are in the prefix cache.
 
-    Times are those in which all ranks of a replica are busy; attention multiplies at 16 bits whatever the weights have.
+    Times are those in which all ranks of a replica are busy, each data-parallel group with such a prompt of its own: the groups
+    read the experts once between them. Attention multiplies at 16 bits whatever the weights have.
     """
     new = Figure("tokens", prompt_tokens - cached_tokens, "tokens", "--prompt less --cached")
     cached = Figure("cached_tokens", cached_tokens, "tokens", "--cached")
@@ -78,9 +80,13 @@ def terms(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int
     p = decode.compute_rate(plan.device, plan.weights)
     p16 = decode.compute_rate(plan.device, memory.compute_format(model)[0])
     ranks = Figure("devices", plan.tp * plan.pp, "", layout.LAYOUT)
-    dense, experts = layout.read_weight_bytes(model, plan, new.value)
-    weights = dense if experts is None else total("weight_read_bytes", "B", (dense, experts))
+    dense, experts = layout.read_weight_bytes(model, plan, new.value * plan.dp)
     w = decode.bandwidth(plan.device)
+    read = time.read_s.of(as_name="weight_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=ranks)
+    if experts is not None:
+        spread = Figure("devices", plan.ranks, "", layout.LAYOUT)
+        routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=spread)
+        read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), routed))
     prefix = (
         layout.sequence_bytes(model, plan, cached, reads=True) if cached_tokens else Figure("kv_read_bytes", 0, "B", "no cached prefix")
     )
@@ -95,7 +101,7 @@ def terms(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int
         "attention_flops": attention,
         "gemm_s": worked("gemm_s", matrices, p),
         "attention_s": worked("attention_s", attention, p16),
-        "weight_read_s": time.read_s.of(as_name="weight_read_s", bytes_read=weights, bandwidth_bytes_per_s=w, devices=ranks),
+        "weight_read_s": read,
         "kv_read_s": time.read_s.of(as_name="kv_read_s", bytes_read=prefix, bandwidth_bytes_per_s=w, devices=ranks),
         "communication_s": decode.communication(model, plan, new.value),
     }
@@ -231,11 +237,19 @@ def prefill(
     pieces = math.ceil(new / chunk) if chunk else 1
     first = first_token(busy, plan, pieces)
     likely = expected.ttft(model, plan, prompt, cached, int(work.batch) if work is not None else 0, found)
-    warnings = []
+    warnings = capacity.cautions(model, plan, prompt)
+    arithmetic = attention = None
     if busy.value is None:
-        warnings.append(f"prefill_time_s, ttft_s and prompt_tokens_per_s: {busy.origin}")
-    if model.max_context and prompt > model.max_context:
-        warnings.append(f"prompt {prompt:,} is beyond the model's own maximum of {model.max_context:,} tokens")
+        warnings.append(
+            "prefill_time_s, ttft_s, prompt_tokens_per_s, gemm_s, attention_s, compute_bound_from_tokens and "
+            f"attention_bound_from_tokens: {busy.origin}"
+        )
+    else:
+        arithmetic, attention = arithmetic_binds(model, plan), attention_equals_gemms(model, plan)
+        if arithmetic is None:
+            warnings.append("compute_bound_from_tokens: no prompt below 2^20 tokens keeps the arithmetic busier than the memory")
+        if attention is None:
+            warnings.append("attention_bound_from_tokens: attention takes less than the matrices for every prompt below 2^30 tokens")
     rows: list[dict[str, Any]] = []
     assumptions = [*decode.assumptions(model, plan), "an idle server: no queue, no network; ideal rates, so an engine takes longer"]
     if work is not None and busy.value is not None:
@@ -255,7 +269,7 @@ def prefill(
         "prefill_time_s": busy.value,
         "prefill_flops": found["prefill_flops"].value,
         "attention_flops": found["attention_flops"].value,
-        "prompt_tokens_per_s": None if busy.value is None else prompt / busy.value,
+        "prompt_tokens_per_s": None if busy.value is None else plan.dp * prompt / busy.value,
         "bound": bound(found),
         "gemm_s": found["gemm_s"].value,
         "attention_s": found["attention_s"].value,
@@ -264,8 +278,8 @@ def prefill(
         "communication_s": found["communication_s"].value,
         "attention_share": found["attention_flops"].value / found["prefill_flops"].value,
         "pipeline_bubble": bubble,
-        "compute_bound_from_tokens": None if busy.value is None else arithmetic_binds(model, plan),
-        "attention_bound_from_tokens": None if busy.value is None else attention_equals_gemms(model, plan),
+        "compute_bound_from_tokens": arithmetic,
+        "attention_bound_from_tokens": attention,
         "free_tokens": None if critical is None or work is None else serving.free_tokens(critical, work.batch),
         "saved_s": None if busy.value is None or not cached else length(terms(model, plan, prompt)).value - busy.value,
         "expected_ttft_s": likely and likely.mid_s,
@@ -277,7 +291,8 @@ def prefill(
         warnings.append(f"expected_ttft_s: {busy.origin}")
     else:
         figures["expected_ttft_s"] = likely.mid
-        assumptions.append(f"expected: {likely.words}")
+        others = f" beside {work.batch:,} other sequences" if work is not None else ""
+        assumptions.append(f"expected{others}: {likely.words}")
     return Estimate(
         results,
         figures,
