@@ -12,7 +12,7 @@ from llmcalc.figures import Formula
 
 
 class Weight(NamedTuple):
-    """`copies` matrices of [rows, columns] (columns 1: a vector), of which a token uses `active`."""
+    """`copies` matrices of [rows, columns] (columns 1: a vector), of which a token uses `active`; `uses`: layers that share it."""
 
     name: str
     part: str
@@ -20,6 +20,7 @@ class Weight(NamedTuple):
     columns: int = 1
     copies: int = 1
     active: int = 1
+    uses: int = 1
 
     @property
     def params(self) -> int:

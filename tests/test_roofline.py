@@ -8,7 +8,7 @@ import pytest
 from shapes import bundled, plan
 
 from llmcalc import model
-from llmcalc.estimate import decode, layout, roofline
+from llmcalc.estimate import decode, layout, memory, roofline
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Workload
@@ -249,3 +249,31 @@ def test_the_longest_of_the_terms_is_named() -> None:
         figures = decode.step(found, plan(found, **more), Workload(ctx, batch))
         assert decode.bound(figures) == word
     assert layout.sequence_bytes(bundled(LLAMA), plan(bundled(LLAMA)), Figure("ctx_tokens", 1)).value == 131072
+
+
+ZAMBA2 = {
+    "model_type": "zamba2", "vocab_size": 160, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "max_position_embeddings": 64, "mamba_d_state": 8, "mamba_ngroups": 2, "mamba_d_conv": 4, "n_mamba_heads": 8,
+    "mamba_expand": 2, "adapter_rank": 8, "use_mem_rope": False, "chunk_size": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("blocks", "further"), [(1, 3), (2, 2), (4, 0)])
+def test_a_shared_block_is_read_and_multiplied_at_every_use(blocks: int, further: int) -> None:
+    """Four hybrid layers. A block: q, k, v of 128 x 128, o of 64 x 128, three 96 x 64 of the MLP, norms of 128 and 64: 75,968 parameters."""
+    kinds = ["mamba", "hybrid", "hybrid", "mamba", "hybrid", "hybrid"]
+    found = model.read(ZAMBA2 | {"layers_block_type": kinds, "num_mem_blocks": blocks}, id="zamba2")
+    made, block = plan(found), 3 * 128 * 128 + 64 * 128 + 3 * 96 * 64 + 128 + 64
+    assert block == 75_968
+    assert decode.step_params(found).value - memory.active_params(found) == further * block
+    read = {method: decode.step(found, made, Workload(64, 1), method)["weight_read_bytes"].value for method in decode.METHODS}
+    stored = memory.language_params(found)
+    assert read["napkin"] == 2 * (stored + further * block)
+    assert read["roofline"] == read["napkin"]  # the table is the head, too
+
+
+def test_tables_beside_the_input_embedding_are_looked_up() -> None:
+    """Gemma-4-E2B: 35 layers of 256 values for each of 262,144 tokens, 2.35 of its 4.63 billion parameters, are no traffic."""
+    found = bundled("google/gemma-4-E2B")
+    read = decode.step(found, plan(found), Workload(4096, 1))["weight_read_bytes"].value
+    assert read == 2 * (4_628_569_344 - 35 * 256 * 262_144)

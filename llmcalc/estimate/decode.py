@@ -154,7 +154,7 @@ def together(plan: Deployment, work: Workload) -> Any:
 
 def step_params(model: Model) -> Figure:
     """Parameters that a token of a decode step is multiplied with."""
-    active = memory.active_params(model) - layout.encoder_params(model)
+    active = memory.multiplied_params(model) - layout.encoder_params(model)
     return Figure("params", active, "params", "active per token, without the embedding table, with the head")
 
 
@@ -233,7 +233,7 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
         else:
             every = params if weight.copies == 1 else Figure("params", weight.params, "params", f"{weight.copies} × {params.origin}")
             stored = f.weight_bytes.of(params=every, bits_per_weight=bits)
-        times = Figure("layers", layers, "", memory.CONFIG)
+        times = Figure("layers", layers * weight.uses, "", memory.CONFIG)
         if weight.columns == 1:  # a norm or a bias is applied while its neighbour's output passes by: no traffic of its own
             each = time.read_s.of(bytes_read=stored, bandwidth_bytes_per_s=w, devices=ranks)
         else:
@@ -251,9 +251,9 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
             products.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=product))
         gemms.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=each))
         if chosen:
-            routed = routed + layers * stored.value
+            routed = routed + times.value * stored.value
         else:
-            dense = dense + layers * stored.value
+            dense = dense + times.value * stored.value
     experts = Figure("expert_read_bytes", routed, "B", "experts that the step touches, at their formats")
     once = Figure("dense_read_bytes", dense, "B", "every other weight that a step touches, at their formats")
     tp, ranks = (Figure("devices", count, "", layout.LAYOUT) for count in (plan.tp, plan.tp * plan.dp))

@@ -272,6 +272,12 @@ def active_params(model: Model, *, embedding: bool = False) -> int:
     return active + (tables if embedding else 0)
 
 
+def multiplied_params(model: Model) -> int:
+    """The same, counting a block that several layers share as often as a token passes it."""
+    again = sum(layers * weight.active_params * (weight.uses - 1) for layers, weight in model_weights(model))
+    return active_params(model) + again
+
+
 def weight_format(model: Model, name: str) -> tuple[Format, str]:
     """The format for `--weights name` and where it comes from. Errors (ConfigError): unknown-quantization, bad-quantization."""
     if name.lower() != "auto":

@@ -69,7 +69,7 @@ def terms(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int
     new = Figure("tokens", prompt_tokens - cached_tokens, "tokens", "--prompt less --cached")
     cached = Figure("cached_tokens", cached_tokens, "tokens", "--cached")
     head = head_params(model)
-    body = Figure("params", memory.active_params(model) - head, "params", "active per token, without tables")
+    body = Figure("params", memory.multiplied_params(model) - head, "params", "active per token, without tables")
     gemms = compute.dense_flops.of(as_name="body_flops", params=body, tokens=new)
     last = compute.dense_flops.of(
         as_name="head_flops", params=Figure("params", head, "params", "LM head"), tokens=Figure("tokens", 1, "tokens", "the last one")

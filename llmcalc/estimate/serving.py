@@ -166,7 +166,7 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
         weights_s=table("weight_read_s"),
         compute_s=table("compute_s"),
         talk_s=table("communication_s"),
-        prompt_token_s=time.compute_s(memory.active_params(model) - head, 1, p, ranks),
+        prompt_token_s=time.compute_s(memory.multiplied_params(model) - head, 1, p, ranks),
         head_s=time.compute_s(head, 1, p, ranks),
         kv_s=Piecewise(kv_s, edges),
         # An engine's pages: straight between lengths that are whole blocks of every size in use.

@@ -119,7 +119,7 @@ def layer_share(model: Model, layers: int) -> float:
     """Share of the weights read per step that `layers` decoder layers and the head are."""
     depth = len(model.stack.layers)
     head = model.stack.vocab * model.stack.embedding[0].columns
-    body = memory.active_params(model) - head
+    body = memory.multiplied_params(model) - head
     return (body / depth * layers + head) / (body + head)
 
 
@@ -172,13 +172,6 @@ def best_length(model: Model, plan: Deployment, work: Workload, acceptance: Figu
     gains = {drafts: at(model, plan, work, acceptance, drafts, draft)["speedup"].value for drafts in range(1, longest + 1)}
     best = max(gains, key=lambda drafts: gains[drafts])
     return best if gains[best] > 1 else 0
-
-
-def textbook_best(acceptance: float, cost: float, longest: int = 200) -> int:
-    """The draft length of theorem 3.8, where verifying is as fast as one plain step; 0: acceptance does not exceed the cost."""
-    value = Figure("acceptance", acceptance)
-    gains = {drafts: f.ideal_speedup(expected(value, drafts).value, drafts, cost) for drafts in range(longest)}
-    return max(gains, key=lambda drafts: gains[drafts])
 
 
 def speculation(

@@ -154,6 +154,12 @@ def shared_types(c: Config, rule: list[str]) -> list[str]:
     return kinds(c, lambda i: rule[i] if i < len(rule) else "", known, "layers_block_type", "layer_types", layers=depth)
 
 
+def taking_turns(block: tuple[Weight, ...], blocks: int, types: list[str]) -> tuple[Weight, ...]:
+    """So many shared blocks, each with the number of layers that use it."""
+    layers = types.count("hybrid")
+    return tuple(weight._replace(uses=len(range(first, layers, blocks))) for first in range(min(blocks, layers)) for weight in block)
+
+
 @family("zamba")
 def zamba(c: Config) -> Stack:
     """Mamba 1 of several heads; one transformer block, stored once, that also sees the embeddings, on every sixth layer."""
@@ -181,7 +187,7 @@ def zamba(c: Config) -> Stack:
     types = shared_types(c, ["mamba", "mamba", "hybrid", *tail])
     joined = replace(attention, weights=linear("linear", "attention", hidden, hidden))
     return decoder(
-        c, lambda i: (joined, scan) if types[i] == "hybrid" else scan, no_mlp, norms=1, shared=shared if "hybrid" in types else ()
+        c, lambda i: (joined, scan) if types[i] == "hybrid" else scan, no_mlp, norms=1, shared=taking_turns(shared, 1, types)
     )
 
 
@@ -220,7 +226,6 @@ def zamba2(c: Config) -> Stack:
             adapters += linear(f"linear_{name}_adapter.0", "attention", rank, wide)
             adapters += linear(f"linear_{name}_adapter.1", "attention", wide, rank)
     joined = replace(attention, weights=linear("linear", "attention", hidden, hidden) + adapters)
-    blocks = min(c.count("num_mem_blocks"), types.count("hybrid"))
     # Repeated under other names, of older releases too; they must agree.
     for key, value in (("mamba_headdim", dim), ("state_size", c.count("mamba_d_state")), ("ffn_hidden_size", width)):
         if c.maybe(key) not in (None, value):
@@ -233,7 +238,7 @@ def zamba2(c: Config) -> Stack:
         lambda i: (joined, scan) if types[i] == "hybrid" else scan,
         no_mlp,
         norms=1,
-        shared=block * blocks,
+        shared=taking_turns(block, c.count("num_mem_blocks"), types),
         max_context=longest,
     )
 

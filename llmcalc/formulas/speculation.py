@@ -17,12 +17,6 @@ def all_accepted_tokens(draft_tokens):
     return draft_tokens + 1
 
 
-@formula(unit="tokens")
-def accepted_drafts(acceptance, draft_tokens):
-    """Accepted drafts alone, without the target's own token; acceptance below 1. [tokens]"""
-    return acceptance * (1 - acceptance**draft_tokens) / (1 - acceptance)
-
-
 @formula(unit="x", ref="arXiv:2211.17192, theorem 3.8")
 def ideal_speedup(expected_tokens_per_step, draft_tokens, draft_cost):
     """Gain when verifying takes as long as one plain step, and a draft takes draft_cost of it. [1]"""

@@ -1333,6 +1333,60 @@ def sizing_devices(draw: Draw) -> Question:
     )
 
 
+def _arrivals(draw: Draw) -> tuple[float, int, dict[str, Any]]:
+    """(service in seconds, arrivals per second, both and the load in words) of one server at half to nine tenths of its rate."""
+    service, rate = draw.choose(((0.2, 3), (0.2, 4), (0.1, 5), (0.1, 8), (0.05, 12), (0.05, 18), (0.25, 2), (0.4, 2)))
+    return service, rate, {"arrivals": str(rate), "service": seconds(service), "load": f"{queueing.load(rate, service):.2g}"}
+
+
+@template("sizing", 2)
+def queue_alone(draw: Draw) -> Question:
+    service, rate, words = _arrivals(draw)
+    figure = queueing.uniform_ttft_s.of(rate=rate, service_s=service)
+    return draw.number(figure.value, "s", figure=figure, slips={"slip.no_wait": service, "slip.wait_only": figure.value - service}, **words)
+
+
+@template("sizing", 3)
+def queue_pipeline(draw: Draw) -> Question:
+    service, rate, words = _arrivals(draw)
+    figure = queueing.pipelined_ttft_s.of(rate=rate, service_s=service)
+    slips = {"slip.no_wait": service, "slip.half": figure.value - service / 2}
+    return draw.number(figure.value, "s", figure=figure, slips=slips, **words)
+
+
+@template("sizing", 3)
+def queue_split(draw: Draw) -> Question:
+    service, rate, words = _arrivals(draw)
+    speedup = draw.choose((1.5, 1.6, 1.8))
+    figure = queueing.parallel_ttft_s.of(rate=rate, service_s=service, speedup=speedup)
+    return draw.number(figure.value, "s", figure=figure, slips={"slip.no_wait": service / speedup}, speedup=speedup, **words)
+
+
+@template("sizing", 3)
+def queue_shared(draw: Draw) -> Question:
+    service, each, words = _arrivals(draw)
+    servers = draw.choose((2, 3, 4, 8))
+    rate = each * servers
+    offered = queueing.load(rate, service)
+    chance = queueing.erlang_c(servers, offered)
+    exponential = queueing.shared_queue_wait_s.of(
+        wait_probability=Figure("wait_probability", chance, "", "Erlang's C"), servers=servers, offered=offered, service_s=service
+    )
+    figure = queueing.general_wait_s.of(exponential_wait_s=exponential, arrival_cv2=1, service_cv2=0)
+    alone = queueing.mean_wait_s(each, service**2, queueing.load(each, service))
+    words |= {"arrivals": str(rate), "servers": str(servers), "offered": f"{offered:.3g}", "chance": f"{chance:.0%}"}
+    slips = {"slip.exponential": exponential.value, "slip.own_queues": alone}
+    return draw.number(figure.value, "s", figure=figure, slips=slips, **words)
+
+
+@template("sizing", 3)
+def queue_tail(draw: Draw) -> Question:
+    service, rate, words = _arrivals(draw)
+    busy = queueing.load(rate, service)
+    figure = queueing.tail_ttft_s.of(service_s=service, log_load_over_share=math.log(busy / 0.05), load=busy, cv2=0)
+    return draw.number(figure.value, "s", figure=figure, slips={"slip.mean": queueing.uniform_ttft_s(rate, service)}, **words)
+
+
 # ---- the five problems of the course notes ------------------------------------------------------------------------
 
 
