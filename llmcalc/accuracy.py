@@ -63,11 +63,6 @@ class Point:
         return self.predicted / self.measured
 
     @property
-    def time_ratio(self) -> float:
-        """Predicted over measured as times: above 1 is too slow."""
-        return 1 / self.ratio if self.quantity == "load" else self.ratio
-
-    @property
     def covered(self) -> bool:
         """Whether the measured value is in the range."""
         return self.low <= self.measured <= self.high

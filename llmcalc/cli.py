@@ -10,15 +10,43 @@ import textwrap
 from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from llmcalc import __version__
 from llmcalc.commands import COMMANDS
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 ABOUT = "Back-of-envelope LLM capacity and cost: exact where exactness is possible, honest about its error where it is not."
+
+
+class AsGiven:
+    """A word stays as it was typed and a switch as it was set: typer would import pydantic, a third of `kv`, to make sure of it."""
+
+    def coerce(self, value: Any, **_: Any) -> Any:
+        """The value."""
+        return value
+
+
+class _Plain:
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, words and switches exempt from conversion. A typer that knows nothing of it converts them."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in found:
+            described = getattr(param, "type_descriptor", None)
+            if described is not None and described.annotation in (str, bool) and param.nargs == 1 and not param.multiple:
+                param._runtime_param = AsGiven()
+        return found
+
+
+class Command(_Plain, typer.core.TyperCommand):
+    """A command whose words are taken as they were typed."""
+
+
+class Group(_Plain, typer.core.TyperGroup):
+    """Commands, likewise."""
 
 
 def _version(asked: bool) -> None:
@@ -31,6 +59,7 @@ def build(command: str | None = None) -> typer.Typer:
     """The typer app with this command, the only one that is imported; without one, with what a list of them needs."""
     app = typer.Typer(
         name="llmcalc",
+        cls=Group,
         help=ABOUT,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -48,6 +77,7 @@ def build(command: str | None = None) -> typer.Typer:
     if command is not None:
         import_module(f"llmcalc.commands.{command}").register(app)
         for info in app.registered_commands:
+            info.cls = Command
             info.epilog = _to_copy(info.epilog or "")
     else:
         for name in COMMANDS:

@@ -1,8 +1,9 @@
 """Devices: what they hold, how fast they read and compute, what they cost, and who says so.
 
 A name is matched exactly, as an id, an alias or the driver's own name, and never by a part of it: "H200" is inside
-"GH200", "L4" inside "L40". Case, spaces and punctuation do not count, nor does the vendor in front. One file is parsed
-per device; `hardware/index.json` tells which.
+"GH200", "L4" inside "L40". Case, spaces and punctuation do not count, nor does the vendor in front. The user's own
+devices are YAML files; of the bundled ones `hardware/index.json` has the names and `hardware/devices.json` the values, both
+written from their YAML by scripts/hardware_index.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -228,6 +229,11 @@ def index_of(profiles: Iterable[Profile]) -> dict[str, Any]:
     return table
 
 
+def devices_of(profiles: Iterable[Profile]) -> dict[str, Any]:
+    """What `hardware/devices.json` holds: id to the device's fields."""
+    return {profile.id: asdict(_device(profile, "bundled")) for profile in sorted(profiles, key=lambda each: each.id)}
+
+
 @cache
 def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads(data.read_text(data.bundled("hardware") / "index.json", "hardware index"))
@@ -358,10 +364,40 @@ def _from_file(reference: str) -> Device:
 
 def _of_id(ident: str) -> Device:
     mine = _user_files().get(ident)
-    profile = read(mine or data.bundled("hardware") / f"{ident}.yaml")
+    if mine is None:
+        return _bundled(ident)
+    profile = read(mine)
     if profile.id != ident:
         raise ProfileError("hardware-invalid", f"{mine}: id: is {profile.id!r}; it must be the file's name, {ident!r}")
-    return _device(profile, str(mine) if mine else "bundled")
+    return _device(profile, str(mine))
+
+
+@cache
+def _lines() -> dict[str, str]:
+    """The bundled devices by id, each a line of JSON: pydantic and YAML took 150 ms, half of a `decode`, to say the same."""
+    text = data.read_text(data.bundled("hardware") / "devices.json", "device table")
+    return {line[1 : line.index('"', 1)]: line[line.index(":") + 1 :].rstrip(",") for line in text.splitlines()[1:-1]}
+
+
+def _bundled(ident: str) -> Device:
+    row: dict[str, Any] = json.loads(_lines()[ident])
+    stream, matmul, link = row["measured_bandwidth"], row["measured_matmul"], row["link"]
+    return Device(
+        **row
+        | {
+            "memory_options_bytes": tuple(row["memory_options_bytes"]),
+            "link": link and Link(**link),
+            "prices": tuple(Price(**each | {"source": Source(*each["source"])}) for each in row["prices"]),
+            "measured_bandwidth": stream and Measured(**stream | {"sources": _cited(stream["sources"])}),
+            "measured_matmul": matmul and Measured(**matmul | {"sources": _cited(matmul["sources"])}),
+            "notes": tuple(row["notes"]),
+            "sources": {block: _cited(rows) for block, rows in row["sources"].items()},
+        }
+    )
+
+
+def _cited(rows: Iterable[Iterable[str]]) -> tuple[Source, ...]:
+    return tuple(Source(*row) for row in rows)
 
 
 def _noted(device: Device, note: str) -> Device:

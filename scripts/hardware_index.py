@@ -1,4 +1,4 @@
-"""Write hardware/index.json (names of every bundled device) and hardware/schema.json. Run after changing a profile."""
+"""Write hardware/index.json (names of every bundled device), devices.json (their values) and schema.json. Run after changing a profile."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ FOLDER = Path(__file__).resolve().parent.parent / "hardware"
 
 
 def texts() -> dict[str, str]:
-    """The content of both generated files by name."""
+    """The content of the generated files by name."""
     profiles = [hardware.read(path) for path in sorted(FOLDER.glob("*.yaml"))]
     return {
         "index.json": _rows(hardware.index_of(profiles)),
+        "devices.json": _rows(hardware.devices_of(profiles)),
         "schema.json": json.dumps(hardware.json_schema(), indent=1) + "\n",
     }
 

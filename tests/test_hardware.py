@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,11 @@ def test_the_generated_files_are_fresh() -> None:
     spec.loader.exec_module(script)
     for name, text in script.texts().items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, f"run scripts/hardware_index.py: {name} is stale"
+
+
+def test_a_bundled_device_is_what_its_yaml_says() -> None:
+    for path in FOLDER.glob("*.yaml"):
+        assert hardware.load(path.stem) == replace(hardware.load(str(path)), origin="bundled")
 
 
 def test_the_schema_documents_every_field_and_forbids_others() -> None:
@@ -483,7 +489,7 @@ def test_check_doubts_what_physics_does_not_allow(tmp_path: Path, change: tuple[
     assert problems[0].startswith(doubt)
 
 
-def test_one_file_is_parsed_for_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_yaml_is_parsed_for_a_bundled_device(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed, parse = [], data.parse_yaml
 
     def counted(text: str, name: str, what: str) -> object:
@@ -492,7 +498,8 @@ def test_one_file_is_parsed_for_one_device(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(data, "parse_yaml", counted)
     hardware.load("NVIDIA H100 80GB HBM3")
-    assert [Path(name).name for name in parsed] == ["h100-sxm.yaml"]
+    hardware.load(str(FOLDER / "h100-sxm.yaml"))
+    assert [Path(name).name for name in parsed] == ["h100-sxm.yaml"]  # by the path alone
 
 
 def test_facts_carry_value_unit_source_and_date() -> None:
