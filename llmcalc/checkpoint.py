@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
+from time import process_time
 from typing import Any, NamedTuple
 
 from llmcalc import formats
@@ -161,12 +162,13 @@ _TO_LAYER = re.compile(
 class Matcher:
     """A list of module names as quantisers write them: whole names, parts of names, globs, and `re:` expressions."""
 
-    __slots__ = ("_exact", "_glob", "_parts", "_regex")
+    __slots__ = ("_exact", "_glob", "_parts", "_regex", "_spent_s")
 
     def __init__(self, patterns: Iterable[Any]) -> None:
         self._exact: set[str] = set()
         self._parts: list[str] = []
-        self._regex: list[re.Pattern[str]] = []
+        self._regex: dict[str, re.Pattern[str]] = {}
+        self._spent_s = 0.0
         globs = []
         for pattern in patterns:
             if not isinstance(pattern, str) or not pattern or len(pattern) > 500:
@@ -174,7 +176,7 @@ class Matcher:
                     "bad-quantization", f"{printable(repr(pattern), 60)} in a quantiser's list is no module name", "check the list"
                 )
             if pattern.startswith("re:"):
-                self._regex.append(_expression(pattern[3:]))
+                self._regex[pattern] = self._regex.get(pattern) or _expression(pattern[3:])
                 continue
             name = _TO_LAYER.sub("layers.", pattern)
             if "*" in name:
@@ -197,7 +199,14 @@ class Matcher:
             return True
         if self._glob and self._glob.match(name):
             return True
-        return any(one.match(prefix + name) for one in self._regex for prefix in _PREFIXES)
+        if not self._regex:
+            return False
+        start = process_time()
+        found = any(one.match(prefix + name) for one in self._regex.values() for prefix in _PREFIXES)
+        self._spent_s += process_time() - start
+        if self._spent_s > MOST_EXPRESSIONS_S:
+            raise ConfigError("bad-quantization", "the expressions of a quantiser's list take too long to match", "check the list")
+        return found
 
 
 def _around(name: str) -> Iterator[str]:
@@ -207,7 +216,22 @@ def _around(name: str) -> Iterator[str]:
         name = name.rpartition(".")[0]
 
 
+_ONE_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_REPEATED = re.compile(r"[*+]|\{\d*,\d*\}")
+MOST_REPEATS = 4
+MOST_EXPRESSIONS_S = 1.0
+"""Of processor time for one list. The largest of the bundled checkpoints takes 0.1 s."""
+
+
 def _expression(text: str) -> re.Pattern[str]:
+    """Compiled. Refused are repeated groups and many repeats, whose time grows beyond bounds with the length of a name."""
+    plain = _ONE_SIGN.sub("x", text)
+    if re.search(r"\)[*+{]", plain) or len(_REPEATED.findall(plain)) > MOST_REPEATS:
+        raise ConfigError(
+            "bad-quantization",
+            f"{printable(text, 60)!r} in a quantiser's list repeats groups, or over {MOST_REPEATS} parts, and could match without end",
+            "check the list",
+        )
     try:
         return re.compile(text)
     except re.error:
@@ -370,10 +394,12 @@ def _compressed_tensors(q: Mapping[str, Any], model: Model) -> Rule:
         )
     everywhere: list[Scheme] = []
     named: list[tuple[Matcher, Scheme]] = []
+    shape = 8 if model.model_type.startswith("kimi") else 16  # two int64, but Moonshot's own writer takes int32
     for group in groups.values():
         if not isinstance(group, Mapping) or not isinstance(group.get("weights"), Mapping):
             continue  # activations or caches alone
-        scheme = _tensor_scheme(group["weights"], group.get("input_activations"), str(group.get("format") or q.get("format") or ""))
+        packing = str(group.get("format") or q.get("format") or "")
+        scheme = _tensor_scheme(group["weights"], group.get("input_activations"), packing, shape)
         targets = [text for text in _list(group, "targets") or ["Linear"] if isinstance(text, str)]
         if any(text in ("Linear", "LinearBase", "FusedMoE", "Embedding") for text in targets):
             everywhere.append(scheme)
@@ -394,7 +420,7 @@ def _compressed_tensors(q: Mapping[str, Any], model: Model) -> Rule:
     return rule
 
 
-def _tensor_scheme(w: Mapping[str, Any], activations: Any, packing: str) -> Scheme:
+def _tensor_scheme(w: Mapping[str, Any], activations: Any, packing: str, shape_bytes: int) -> Scheme:
     """The scheme of one `weights` block of compressed-tensors, or of ModelOpt's copy of it."""
     bits, kind = _number(w, "num_bits", most=16), str(w.get("type", "int"))
     strategy = str(w.get("strategy") or ("group" if w.get("group_size") else "tensor"))
@@ -411,7 +437,7 @@ def _tensor_scheme(w: Mapping[str, Any], activations: Any, packing: str) -> Sche
         block, each = (1, _number(w, "group_size", 128)), 2 + (0 if w.get("symmetric", True) else bits / 8)
     else:
         block, each = ((1, 0) if strategy == "channel" else (0, 0)), 2.0
-    packed = 8 if packing == "pack-quantized" or (kind == "int" and not math) else 0  # weight_shape
+    packed = shape_bytes if packing == "pack-quantized" or (kind == "int" and not math) else 0  # weight_shape
     compute = ("fp8" if kind == "float" else "int8" if bits == 8 else "bf16") if math else "bf16"
     name = "fp8" if kind == "float" else ("w8a8" if bits == 8 else f"w{bits}a8") if math else f"w{bits}a16"
     ordered = 4 if w.get("actorder") in ("group", "dynamic", True) else 0

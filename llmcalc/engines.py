@@ -59,17 +59,25 @@ class Engine:
     grouped: bool = False
     """Layers in groups of equal size whose blocks have equal bytes."""
     state_blocks: int = 1
-    """State blocks that a sequence takes, of which one is in use."""
+    """State blocks that a sequence takes, of which one is in use; vLLM: two with prefix caching, else one."""
     state_ratio: float = 0
     """States get ratio / (1 + ratio) of the pool."""
     whole_layers: bool = False
     """Several devices share a model layer by layer, so that no cache is replicated."""
     batched: tuple[int, int] = (1, 1)
     """Tokens of a step; 0: a whole context."""
+    longest_step: int = 0
+    """The longest context that is read whole, in a step; longer ones come 2,048 tokens at a time. 0: any."""
     sequences: tuple[int, int] = (1, 1)
     logit_bytes: float = 0
     """The sampler's peak per logit."""
     keeps_workspaces: bool = False
+    wide_buffers: bool = False
+    """Fused experts have two buffers as wide as a token; before, their three products had one each."""
+    image_tokens: int = 0
+    """Tokens of the largest image (Qwen's), which the engine encodes when it measures its peak."""
+    expert_tiles: tuple[int, int] = (1, 1)
+    """To what multiples the kernels pad MXFP4 experts: (width inside, width of a token)."""
     graphs: bool = False
     """CUDA graphs are taken from the budget."""
     other_bytes: tuple[float, float, float] = (0, 0, 0)
@@ -77,6 +85,8 @@ class Engine:
     packed: bool = False
     """Sparse MLA in fp8 is 656 B per token and layer; its indexer takes 132 B in any format."""
     conv_fp32: bool = False
+    plain_states: bool = False
+    """Recurrent states take the dtype of the activations, unless a family's configs ask for float32."""
     log_groups: bool = False
     """The logged cache size divides the blocks by the groups instead of multiplying the concurrency."""
     vendors: tuple[str, ...] = ()
@@ -93,28 +103,35 @@ _VLLM = Engine(
     "vllm@0.8",
     nominal=False, pool=True, utilization=0.9, block_tokens=16, windows="step", grouped=True, packed=True, batched=(2048, 8192),
     sequences=(256, 1024), logit_bytes=38, other_bytes=(0.13 * GIB, 0.45 * GIB, 0.75 * GIB), log_groups=True,
+    wide_buffers=True, image_tokens=16384, expert_tiles=(128, 256), plain_states=True,
     vendors=("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
     source="vLLM 0.8 to 0.15 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md",
+)  # fmt: skip
+_V0 = replace(
+    _VLLM,
+    name="vllm@0.6", batched=(0, 0), longest_step=32768, sequences=(256, 256), windows="full", grouped=False, wide_buffers=False,
+    image_tokens=0, other_bytes=(0.2 * GIB, 0.3 * GIB, 0.3 * GIB),
+    source="vLLM 0.6 and 0.7 (V0), which reads contexts up to 32,768 tokens whole: vllm-project/vllm issue 10517",
 )  # fmt: skip
 _RECENT = replace(_VLLM, logit_bytes=14, keeps_workspaces=True, state_blocks=2)
 _ROWS = (
     Engine("napkin", source="the nominal size, no reserve: an upper bound that no engine reaches"),
     replace(
         _RECENT,
-        name="vllm", utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.45 * GIB, 0.95 * GIB),
-        source="vLLM 0.22 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
+        name="vllm", utilization=0.92, graphs=True, log_groups=False, other_bytes=(0.27 * GIB, 0.70 * GIB, 0.95 * GIB),
+        source="vLLM 0.21 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
     ),
     replace(
         _RECENT,
         name="vllm@0.16", other_bytes=(0.27 * GIB, 0.45 * GIB, 2.10 * GIB),
-        source="vLLM 0.16 to 0.21: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
+        source="vLLM 0.16 to 0.20: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
     ),
     _VLLM,
+    _V0,
     replace(
-        _VLLM,
-        name="vllm@0.4", batched=(0, 0), sequences=(256, 256), windows="full", grouped=False,
-        other_bytes=(0.2 * GIB, 0.5 * GIB, 0.5 * GIB),
-        source="vLLM before 0.8 (V0), without chunked prefill: vllm-project/vllm issue 10517",
+        _V0,
+        name="vllm@0.4", longest_step=0, other_bytes=(0.55 * GIB, 0.85 * GIB, 0.85 * GIB),
+        source="vLLM 0.2.5 to 0.5: any prompt whole; what the allocator keeps counts as used: worker/worker.py @v0.4.2 and its logs",
     ),
     Engine(
         "sglang",
@@ -179,6 +196,6 @@ def _release(row: Engine, text: str) -> Engine:
         raise UsageError("unknown-engine", f"{printable(text, 20)!r} is not a release of {row.name}", f"write it like {row.name}@0.11")
     asked = tuple(int(part) for part in (*parts, "0")[:2])
     older = [other for other in ENGINES.values() if other.family == row.name and "@" in other.name]
-    if not older or asked >= (0, 22):
+    if not older or asked >= (0, 21):
         return row
     return next((other for other in older if tuple(int(part) for part in other.name.partition("@")[2].split(".")) <= asked), older[-1])

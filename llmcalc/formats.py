@@ -60,7 +60,7 @@ def _rows() -> list[Format]:
         "q5_k_m": 5.7036, "tq1_0": 1.6875, "tq2_0": 2.0625,
     }  # fmt: skip
     pure = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q3_k", "q4_k", "q5_k", "tq1_0", "tq2_0"}
-    origin = {"q3_k_m": "GGUF mix: a published Llama-3.1-8B file of 4.02 GB; the README has no such row"}
+    origin = {"q3_k_m": "GGUF mix: 3.74 GiB of Llama-3-8B (llama.cpp tools/quantize/quantize.cpp); the README has no such row"}
     caches = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}
     gguf = [
         Format(name, bits, kv=name in caches, note="GGUF block" if name in pure else origin.get(name, f"GGUF mix, average bits ({_GGUF})"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, LARGE_BYTES, MIB, Engine
 from llmcalc.errors import UsageError
 from llmcalc.figures import larger
@@ -39,6 +40,10 @@ class Deployment:
     """Tokens of a step (vLLM's max-num-batched-tokens, llama.cpp's micro-batch); None: the engine's default."""
     max_sequences: int | None = None
     """Sequences that the engine runs at a time; None: its default."""
+    draft_tokens: int = 0
+    """Tokens that are drafted per step, whose layers then take their part of the pool; 0: no speculation."""
+    drafter: Model | None = None
+    """The model that drafts; None: the target's own prediction layers."""
 
     def __post_init__(self) -> None:
         if self.ep > 1 and max(self.ep, self.tp) % min(self.ep, self.tp):
@@ -74,10 +79,11 @@ class Deployment:
         return (self.device.memory_usable_bytes or 0) >= LARGE_BYTES and "a100" not in self.device.id
 
     def step_tokens(self, ctx: Any) -> Any:
-        """Tokens of a step; an engine that reads whole prompts takes as many as a context has, up to 32k."""
+        """Tokens of a step; an engine that reads whole prompts takes as many as a context has, up to the longest that it does."""
         if self.batched_tokens is not None:
             return self.batched_tokens
-        return self.engine.batched[self.large] or larger(2048, ctx * (ctx <= 32768))
+        longest = self.engine.longest_step
+        return self.engine.batched[self.large] or larger(2048, ctx * (ctx <= longest) if longest else ctx)
 
     @property
     def slots(self) -> int:

@@ -225,6 +225,18 @@ newest row that is not younger. `napkin` rounds nothing and reserves nothing: th
 `windows`: `ideal` the window; `step` window - 1 + the tokens of a step; `cells` window + micro-batch; `share` of all tokens;
 `full` the whole context. Tokens of a step and sequences: of a small and of a large device; other buffers: one device, several, over NVLink.
 
+What the rows of vLLM also count:
+
+- layers that keep unlike amounts go in groups of equal size whose blocks have equal bytes; DeepSeek-V4's compressed entries, windows and
+  compressors go in tuples of pages of a few sizes, in fp8 whatever `--kv-dtype` says;
+- recurrent states in the dtype of the activations, unless the family's configs ask for float32 (Qwen3.5, Nemotron-H), and from 0.16 on a
+  second block of them, which prefix caching takes; such models cache prefixes only with `--enable-prefix-caching`;
+- 0.8 to 0.11 sample without FlashInfer: where it is installed, 256 sequences of 152,064 logits take 0.4 GiB instead of 1.4;
+- MXFP4 experts padded to 128 columns inside and 256 of a token, which is 5 GiB of gpt-oss-120b;
+- in the peak, the image of 16,384 tokens that a profile encodes, where the tower merges patches as Qwen's do;
+- for a `Deployment` with `draft_tokens`, the drafting layers' part of the pool and of the weights, a state block more per drafted token,
+  and the drafted inputs of a convolution. Only the Python interface takes these.
+
 ## Number formats
 
 Bits count the scales and zero points of groups. `multiplies in`: the rate of a device that is used; weight-only formats are dequantised.

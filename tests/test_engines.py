@@ -9,7 +9,8 @@ import pytest
 
 from llmcalc import cli, engines, formats, hardware, load_model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, policy
+from llmcalc.estimate import capacity, layout, policy
+from llmcalc.estimate.tuples import Tuples
 from llmcalc.figures import Figure
 from llmcalc.formulas import engines as f
 from llmcalc.formulas import memory as m
@@ -42,7 +43,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
         ("vLLM@0.24.0", "vllm"),
         ("vllm==0.11.2", "vllm@0.8"),
         ("vllm@0.19", "vllm@0.16"),
-        ("vllm@v0.6.3", "vllm@0.4"),
+        ("vllm@0.20.2", "vllm@0.16"),
+        ("vllm@0.21", "vllm"),
+        ("vllm@v0.6.3", "vllm@0.6"),
+        ("vllm@0.2.7", "vllm@0.4"),
         ("llamacpp", "llama.cpp"),
     ],
 )
@@ -234,8 +238,134 @@ def test_captured_graphs() -> None:
 
 def test_workspaces_of_fused_experts() -> None:
     """Shapes in vLLM's fused_moe: tokens × top_k × max(2 × inner, hidden), and again max(inner, hidden); Qwen3-30B-A3B, 8,192 tokens."""
-    assert f.expert_workspace_bytes(8192, 8, 2048, 768, 2) == 8192 * 8 * (2048 + 2048) * 2
-    assert f.expert_workspace_bytes(8192, 8, 1024, 768, 2) == 8192 * 8 * (1024 + 1536) * 2
+    assert f.expert_workspace_bytes(8192, 8, 2048, 768, 2048, 2) == 8192 * 8 * (2048 + 2048) * 2
+    assert f.expert_workspace_bytes(8192, 8, 1024, 768, 1024, 2) == 8192 * 8 * (1024 + 1536) * 2
+
+
+def test_experts_had_three_buffers_in_v0() -> None:
+    """vLLM 0.6's fused_experts: a cache for each of the products of w1 and w2 and one between them, 2 x 1408, 1408 and 2048 wide."""
+    found = load_model("deepseek-ai/DeepSeek-V2-Lite", offline=True)
+
+    def workspace(engine: str) -> float:
+        peak = policy.activation(found, plan(engine=engine, batched_tokens=8192), 8192)
+        forward = next(part for part in peak.inputs if part.name == "forward_bytes")
+        return float(next((part.value for part in forward.inputs if part.name == "workspace_bytes"), 0))
+
+    assert workspace("vllm@0.6") == 8192 * 6 * (2816 + 1408 + 2048) * 2
+    assert workspace("vllm@0.8") == 8192 * 6 * (2816 + 2048) * 2
+
+
+def test_a_dense_layer_has_no_workspace_of_experts() -> None:
+    """DeepSeek-V2-Lite on two L40S: 4.02 GiB logged for 163,840 tokens, whose dense layer and experts do not run at once."""
+    found = load_model("deepseek-ai/DeepSeek-V2-Lite", offline=True)
+    peak = policy.activation(found, plan("l40s", "vllm@0.7", batched_tokens=32768), 32768)
+    dense, mixed = (
+        max(policy.layer_widths(group.layer, 2048, 1) for group in found.groups if policy.mixture(group.layer) == experts)
+        for experts in (False, True)
+    )
+    forward = next(part.value for part in peak.inputs if part.name == "forward_bytes")
+    assert forward == 32768 * 2 * max(dense, mixed + 6 * (2816 + 1408 + 2048))
+
+
+def test_v0_reads_up_to_32768_tokens_whole() -> None:
+    """vLLM 0.6's EngineArgs: chunked prefill, of 2,048 tokens a step, is on by default only above 32K; before, any prompt was one step."""
+    asked = {name: [plan(engine=name).step_tokens(ctx) for ctx in (8192, 32768, 32769, 131072)] for name in ("vllm@0.5", "vllm@0.7")}
+    assert asked == {"vllm@0.5": [8192, 32768, 32769, 131072], "vllm@0.7": [8192, 32768, 2048, 2048]}
+
+
+def test_recurrent_states_in_the_activations_dtype() -> None:
+    """vLLM's mamba_ssm_cache_dtype is auto, the model's, where a config does not say float32: Qwen3-Next does not, Qwen3.5 does."""
+    for name, wide in (("Qwen/Qwen3-Next-80B-A3B-Instruct", 2), ("Qwen/Qwen3.5-27B", 4)):
+        found = load_model(name, offline=True)
+        mixer = next(mixer for mixer, _ in policy.memory.mixers(found) if mixer.states)
+        state = next(figure for figure in policy.state_bytes(mixer, 1, found, plan()) if figure.name == "recurrent_state_bytes")
+        dims = dict(next(state for state in mixer.states if state.name == "recurrent").args)
+        assert state.value == dims["heads"] * dims["head_dim"] * dims["state_dim"] * wide
+
+
+def test_states_have_a_block_more_with_prefix_caching(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such models cache prefixes only when asked (vLLM's engine/arg_utils.py), which takes a second block of states (mamba_cache_mode)."""
+    found = run(capsys, "fit", "-m", "Qwen/Qwen3.5-9B", "-d", "h100-sxm", "-c", "8k", "--engine", "vllm")["results"]
+    assert found["start_command"].endswith(" --enable-prefix-caching")
+    plain = run(capsys, "fit", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "8k", "--engine", "vllm")["results"]
+    assert "prefix" not in plain["start_command"]
+
+
+# ---- drafts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_prediction_layer_drafts_from_the_pool() -> None:
+    """Qwen3.5-27B has 16 full layers of 64 and a prediction layer alike; states keep one block per drafted token more."""
+    found = load_model("Qwen/Qwen3.5-27B", offline=True)
+    at, drafts = plan("rtx-5090", kv="fp8"), plan("rtx-5090", kv="fp8", draft_tokens=3)
+    for each, full, blocks in ((at, 16, 2), (drafts, 17, 5)):
+        groups = policy.Groups.of(found, each)
+        assert groups is not None
+        counted = {group.kind: (group.layers, groups.blocks(each, group, 784, Figure("ctx_tokens", 784)).value) for group in groups.groups}
+        assert counted["full"][0] == full and counted["state"] == (48, blocks)
+    # The convolution also keeps the inputs of the drafted tokens: (4 - 1 + 3) of 10,240 channels.
+    mixer = next(mixer for mixer, _ in policy.memory.mixers(found) if mixer.states)
+    conv = [next(part.value for part in policy.state_bytes(mixer, 1, found, each) if "conv" in part.name) for each in (at, drafts)]
+    assert conv == [3 * 10240 * 2, 6 * 10240 * 2]
+
+
+def test_a_model_without_prediction_layers_needs_a_drafter() -> None:
+    found = load_model("Qwen/Qwen3-8B", offline=True)
+    with pytest.raises(UsageError) as problem:
+        policy.sequence_bytes(found, plan(draft_tokens=3), Figure("ctx_tokens", 8192))
+    assert problem.value.code == "no-prediction-layers"
+    draft = load_model("Qwen/Qwen3-0.6B", offline=True)
+    with_draft = policy.sequence_bytes(found, plan(draft_tokens=3, drafter=draft), Figure("ctx_tokens", 8192)).value
+    # 36 layers and 28, all of 8 KV heads of 128: 4,096 B a token and layer.
+    assert with_draft == 8192 * (36 + 28) * 4096
+
+
+def test_a_drafters_weights_are_held() -> None:
+    """Qwen3-0.6B has 596,049,920 parameters, its one table among them."""
+    found, draft = load_model("Qwen/Qwen3-8B", offline=True), load_model("Qwen/Qwen3-0.6B", offline=True)
+    plain, more = (layout.held_weight_bytes(found, at).value for at in (plan(), plan(draft_tokens=3, drafter=draft)))
+    assert more - plain == 596_049_920 * 2
+
+
+# ---- tuples -------------------------------------------------------------------------------------------------------
+
+
+def test_deepseek_v4_packs_layers_in_tuples() -> None:
+    """Two logs of vLLM: 40,471 blocks in 42,566,892,135 B; 9.76 requests of 256,000 tokens in 37.93 GiB, with steps of 8,192."""
+    found = load_model("deepseek-ai/DeepSeek-V4-Flash", offline=True)
+    at = plan("h20", kv="fp8", tp=8, batched_tokens=8192)
+    tuples = Tuples.of(found, at)
+    assert tuples is not None
+    block = tuples.depth * tuples.tuple_bytes
+    assert 42_566_892_135 // block == 40471
+    held = tuples.sequence_bytes(at, Figure("ctx_tokens", 256000)).value / at.ranks
+    assert 37.93 * GIB / held == pytest.approx(9.76, abs=0.006)
+    assert Tuples.of(load_model("deepseek-ai/DeepSeek-V3", offline=True), at) is None
+
+
+# ---- beside the weights -------------------------------------------------------------------------------------------
+
+
+def test_an_image_in_the_encoder() -> None:
+    """Qwen3.6-27B (as Qwen3.5-27B) on two cards, steps of 8,192: peaks of 1.59 GiB less 0.13 and 1.66 less 0.20 of what is not torch's."""
+    found = load_model("Qwen/Qwen3.5-27B", offline=True)
+    at = plan("rtx-5090", "vllm@0.20", tp=2, batched_tokens=8192)
+    assert policy.activation(found, at, 8192).value / GIB == pytest.approx(1.46, rel=0.02)
+    # 1,024 sequences sample beside 16,384 encoded tokens, and two hidden states of the step: more than the encoder took.
+    many = plan("rtx-5090", "vllm@0.20", tp=2, batched_tokens=8192, max_sequences=1024)
+    assert policy.activation(found, many, 8192).value == 16384 * 5120 * 2 + 2 * 8192 * 5120 * 2 + 1024 * 248320 * 14
+
+
+@pytest.mark.parametrize(("name", "gib"), [("openai/gpt-oss-20b", 13.72), ("openai/gpt-oss-120b", 65.97)])
+def test_kernels_pad_mxfp4_experts(name: str, gib: float) -> None:
+    """gpt-oss's 2,880 columns and rows become 3,072 and 2,944 in vLLM: "Model loading took 13.72 GiB", "65.97 GiB"."""
+    found = load_model(name, offline=True)
+    at = Deployment(
+        device=hardware.load("h100-sxm"), weights=policy.memory.weight_format(found, "auto")[0], kv=formats.find("bf16", kv=True),
+        engine=engines.find("vllm"),
+    )  # fmt: skip
+    padded = policy.overheads(found, at, 8192)["padding of experts"].value
+    assert (layout.held_weight_bytes(found, at).value + padded) / GIB == pytest.approx(gib, rel=0.005)
 
 
 def test_an_unfinished_group_is_no_entry() -> None:

@@ -206,7 +206,7 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
     if states is not None and states < plan.slots:
         less = f"start it with --max-num-seqs {states} or less"
         found.append(f"the pool holds {states:,} states, {plan.engine.name} wants {plan.slots:,}: {less}")
-    if model.towers and plan.engine.pool:
+    if model.towers and plan.engine.pool and not policy.encoder(model, plan, Figure("tokens", 1)):
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
     if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
         found.append("a sequence has a fixed part and one per token here: tokens of cache hold for sequences of this length alone")
@@ -229,7 +229,7 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[dict[str, 
         batch = sequences(other, exact)
         found.append(
             {
-                "item": f"cache under {name}: {batch:,} sequence{'s' * (batch != 1)}",
+                "item": f"under {name}: {batch:,} sequence{'s' * (batch != 1)}",
                 "bytes": round(max(0, budget)),
                 "engine": name,
                 "kv_capacity_tokens": policy.capacity_tokens(model, other, work.ctx, budget, exact),

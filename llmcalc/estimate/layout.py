@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from llmcalc import checkpoint
 from llmcalc.architecture import Attention, Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
+from llmcalc.errors import UsageError
 from llmcalc.estimate import memory
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, time
@@ -15,6 +18,8 @@ from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment
 
 LAYOUT = "layout"
+SHARED_TABLES = ("embed_tokens", "shared_head.head")
+"""Copies in prediction layers of tables that engines keep once."""
 ACTIVATION_BYTES = 2
 """Per element of activations: engines compute in 16 bits."""
 
@@ -43,6 +48,25 @@ def obstacle(model: Model, plan: Deployment) -> str | None:
     if reason is None and plan.ep > 1 and (not many or many % plan.ep):
         reason = f"{many} experts are not divisible by {plan.ep}" if many else "there are no experts to deal"
     return reason
+
+
+def pooled_mixers(model: Model, plan: Deployment) -> list[tuple[Attention, int]]:
+    """Distinct mixers with a part in the pool: the model's, and those of what drafts for it. Errors: no-prediction-layers."""
+    own = memory.mixers(model)
+    if not plan.draft_tokens:
+        return own
+    if plan.drafter is not None:
+        return own + memory.mixers(plan.drafter)
+
+    def shapes(weights: tuple[Weight, ...]) -> Counter[tuple[str, int, int]]:
+        return Counter((weight.name.rpartition(".")[2], weight.rows, weight.columns) for weight in weights)
+
+    held = shapes(model.stack.mtp)
+    for mixer, _ in reversed(own):
+        number = min((held[shape] // count for shape, count in shapes(mixer.weights).items()), default=0)
+        if number and mixer.entries:
+            return [*own, (mixer, number)]
+    raise UsageError("no-prediction-layers", f"{model.id} has no layers that predict ahead", "name the model that drafts")
 
 
 def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
@@ -105,13 +129,31 @@ def encoder_params(model: Model) -> int:
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
     """Weights over all ranks: experts once, the rest once per data-parallel group. Towers are held but never read by a decode step."""
     _, experts = weight_split(model)
+    ahead = (draft_weight_bytes(model, plan),) if plan.draft_tokens else ()
     rest = memory.weight_bytes(model, plan.weights, "dense_weight_bytes", lambda weight: not routed(weight), towers=True)
     if plan.dp > 1:
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
-    if not experts:
+    if not experts and not ahead:
         return replace(rest, name="weight_bytes")
-    dealt = memory.weight_bytes(model, plan.weights, "expert_weight_bytes", routed)
-    return total("weight_bytes", "B", (rest, dealt))
+    dealt = (memory.weight_bytes(model, plan.weights, "expert_weight_bytes", routed),) if experts else ()
+    return total("weight_bytes", "B", (rest, *dealt, *ahead))
+
+
+def draft_weight_bytes(model: Model, plan: Deployment) -> Figure:
+    """Weights of what drafts: a model of its own, or the target's prediction layers, which share its tables."""
+    if plan.drafter is not None:
+        fmt, _ = memory.weight_format(plan.drafter, "auto")
+        return memory.weight_bytes(plan.drafter, fmt, "draft_weight_bytes", lambda _: True)
+    if isinstance(plan.weights, Checkpoint):
+        kept = zip(model.stack.mtp, plan.weights.mtp, strict=True)
+        held = sum(checkpoint.size(weight, parts) for weight, parts in kept if weight.name not in SHARED_TABLES)
+        return Figure("draft_weight_bytes", held, "B", f"as the checkpoint stores them ({plan.weights.name})")
+    params = sum(weight.params for weight in model.stack.mtp if weight.name not in SHARED_TABLES)
+    return f.weight_bytes.of(
+        as_name="draft_weight_bytes",
+        params=Figure("params", params, "params", memory.CONFIG),
+        bits_per_weight=Figure("bits_per_weight", plan.weights.bits, "bit", plan.weights.name),
+    )
 
 
 def expert_bits(model: Model, plan: Deployment, experts: int, params: int) -> Figure:
@@ -126,12 +168,31 @@ def expert_bits(model: Model, plan: Deployment, experts: int, params: int) -> Fi
     return f.effective_bits.of(as_name="bits_per_weight", weight_bytes=held, params=Figure("params", params, "params", memory.CONFIG))
 
 
+def _read_again(model: Model, plan: Deployment) -> list[Figure]:
+    """What further layers read of blocks that they share with others."""
+
+    def again(uses: int) -> Figure:
+        held = memory.weight_bytes(model, plan.weights, "shared_bytes", lambda weight: weight.uses == uses)
+        copies = Figure("uses", uses - 1, "", "further layers that use the shared block")
+        return f.replicated_bytes.of(as_name="shared_read_bytes", held_bytes=held, copies=copies)
+
+    return [again(uses) for uses in sorted({weight.uses for _, weight in model_weights(model)} - {1})]
+
+
 def read_weight_bytes(model: Model, plan: Deployment, tokens: Any) -> tuple[Figure, Figure | None]:
     """(dense weights of one rank group, expert weights of all) that a step of `tokens` tokens reads, each once.
 
-    A mixture reads the experts that the tokens are expected to touch between them, not all and not only those of one token.
+    A mixture reads the experts that the tokens are expected to touch between them, not all and not only those of one token. Of the
+    tables beside the input embedding a token looks up one row.
     """
-    rest = memory.weight_bytes(model, plan.weights, "dense_read_bytes", lambda weight: not routed(weight) and weight.part != "encoder")
+
+    def dense(weight: Weight) -> bool:
+        looked_up = weight.part == "embedding" and weight not in model.stack.embedding
+        return not routed(weight) and weight.part != "encoder" and not looked_up
+
+    rest = memory.weight_bytes(model, plan.weights, "dense_read_bytes", dense)
+    if again := _read_again(model, plan):
+        rest = total("dense_read_bytes", "B", (rest, *again))
     kinds: dict[tuple[int, int], int] = {}
     for group in model.groups:
         mlp = group.layer.mlp

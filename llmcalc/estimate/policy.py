@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llmcalc.architecture import Attention, Entry, Layer, Model
+from llmcalc.checkpoint import Checkpoint
 from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, FLAGS, GIB, START, Engine
 from llmcalc.errors import UsageError
 from llmcalc.estimate import layout, memory
+from llmcalc.estimate.tuples import Tuples
 from llmcalc.figures import Figure, total
 from llmcalc.formats import FORMATS
 from llmcalc.formulas import engines as f
 from llmcalc.formulas import memory as m
+from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment
 from llmcalc.units import size, whole
+
+FLOAT32_STATES = {"qwen3_5", "qwen3_5_moe", "nemotron_h"}
+"""Families whose configs state float32 (mamba_ssm_dtype, mamba_ssm_cache_dtype). [vLLM: model_executor/models/config.py]"""
 
 
 def of(engine: Engine, name: str, value: Any, unit: str = "") -> Figure:
@@ -70,6 +76,11 @@ def layer_widths(layer: Layer, hidden: int, tp: int) -> float:
     return found
 
 
+def mixture(layer: Layer) -> bool:
+    """Whether a layer's MLP chooses experts token by token."""
+    return any(layout.routed(weight) for weight in layer.all_weights)
+
+
 def expert_shape(model: Model) -> tuple[int, int, int] | None:
     """(experts per token, width in, width inside) of the widest mixture."""
     found = []
@@ -95,27 +106,87 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
         vocab=Figure("vocab", vocab, "", memory.CONFIG),
         bytes_per_logit=of(engine, "bytes_per_logit", engine.logit_bytes, "B"),
     )
-    widest = max((layer_widths(group.layer, hidden, plan.tp) for group in model.groups), default=0)
-    forward = f.forward_bytes.of(tokens=tokens, widths=Figure("widths", widest, "elements", memory.CONFIG), bytes_per_element=width)
+
+    def products(*, experts: bool) -> Figure:
+        spans = [layer_widths(group.layer, hidden, plan.tp) for group in model.groups if mixture(group.layer) == experts]
+        return f.forward_bytes.of(
+            tokens=tokens, widths=Figure("widths", max(spans, default=0), "elements", memory.CONFIG), bytes_per_element=width
+        )
+
     states = f.forward_bytes.of(
         as_name="hidden_bytes", tokens=tokens, widths=Figure("widths", 2 * hidden, "elements", memory.CONFIG), bytes_per_element=width
     )
-    shape = expert_shape(model)
+    dense, mixed = products(experts=False), products(experts=True)
     workspace = Figure("workspace_bytes", 0, "B", "no mixture of experts")
-    if shape:
+    if shape := expert_shape(model):
         top_k, into, inner = shape
         workspace = f.expert_workspace_bytes.of(
             as_name="workspace_bytes",
             tokens=tokens,
             top_k=Figure("top_k", top_k, "", memory.CONFIG),
             hidden=Figure("hidden", into, "", memory.CONFIG),
-            inner=Figure("inner", inner if plan.ep > 1 else inner / plan.tp, "", memory.CONFIG),
+            inner=Figure("inner", held := inner if plan.ep > 1 else inner / plan.tp, "", memory.CONFIG),
+            second=of(engine, "second", max(into, held) if engine.wide_buffers else held + into),
             bytes_per_element=width,
         )
         if not engine.keeps_workspaces:
-            forward = total("forward_bytes", "B", (forward, workspace))
-            workspace = Figure("workspace_bytes", 0, "B", f"freed before sampling by {engine.name}")
-    return f.activation_bytes.of(hidden_bytes=states, workspace_bytes=workspace, forward_bytes=forward, sampler_bytes=logits)
+            mixed = total("forward_bytes", "B", (mixed, workspace))
+            workspace = Figure("workspace_bytes", 0, "B", f"only while a layer runs in {engine.name}")
+    forward = max(dense, mixed, key=lambda figure: figure.value)
+    step = f.activation_bytes.of(hidden_bytes=states, workspace_bytes=workspace, forward_bytes=forward, sampler_bytes=logits)
+    image = encoder(model, plan, tokens)
+    return f.profile_bytes.of(encoder_bytes=image[0], image_bytes=image[1], activation_bytes=step) if image else step
+
+
+def encoder(model: Model, plan: Deployment, tokens: Figure) -> tuple[Figure, Figure] | None:
+    """(peak of encoding the images that a profile takes, the encoded images), where a tower merges patches as Qwen's do."""
+    tower = {weight.name: weight for weight in model.towers or ()}
+    if not plan.engine.image_tokens or not tower.keys() >= {"patch_embed.proj", "merger.fc1", "merger.fc2"}:
+        return None
+    hidden, gate = tower["patch_embed.proj"].rows, tower.get("gate_proj")
+    inner = gate or tower["fc1"]
+    budget = max(plan.engine.image_tokens, tokens.value)
+    merged = tower["merger.fc1"].columns // hidden
+    width = Figure("bytes_per_element", layout.ACTIVATION_BYTES, "B", "16-bit activations")
+    peak = f.encoder_bytes.of(
+        patches=of(plan.engine, "patches", budget * merged),
+        hidden=Figure("hidden", hidden, "", memory.CONFIG),
+        inner=Figure("inner", inner.rows, "", memory.CONFIG),
+        products=Figure("products", 3 if gate else 2, "", memory.CONFIG),
+        bytes_per_element=width,
+    )
+    out = sum(weight.rows * weight.copies for name, weight in tower.items() if name in ("merger.fc2", "deepstack.fc2"))
+    widths = Figure("widths", out, "elements", memory.CONFIG)
+    encoded = f.forward_bytes.of(as_name="image_bytes", tokens=of(plan.engine, "tokens", budget), widths=widths, bytes_per_element=width)
+    return peak, encoded
+
+
+def padding(model: Model, plan: Deployment) -> Figure | None:
+    """What the kernels add to MXFP4 experts on one device, or None."""
+    shape, (inside, across) = expert_shape(model), plan.engine.expert_tiles
+    if not shape or across == 1:
+        return None
+    parts = []
+    _, into, inner = shape
+    held = inner if plan.ep > 1 else inner / plan.tp
+    wider, longer = -(-held // inside) * inside / held, -(-into // across) * across / into
+    kept = plan.weights.language if isinstance(plan.weights, Checkpoint) else None
+    for index, (layers, weight) in enumerate(model_weights(model)):
+        name = plan.weights.name if kept is None else plan.weights.of(index).name  # type: ignore[attr-defined]
+        if name == "mxfp4" and layout.routed(weight) and weight.columns > 1 and wider * longer > 1:
+            down = weight.columns == inner and weight.rows == into
+            by_row, by_column = (longer, wider) if down else (wider, longer)
+            parts.append(
+                f.padding_bytes.of(
+                    matrices=Figure("matrices", layers * weight.copies / plan.ranks, "", memory.CONFIG),
+                    rows=Figure("rows", weight.rows, "", memory.CONFIG),
+                    columns=Figure("columns", weight.columns, "", memory.CONFIG),
+                    padded_rows=of(plan.engine, "padded_rows", weight.rows * by_row),
+                    padded_columns=of(plan.engine, "padded_columns", weight.columns * by_column),
+                    bits=Figure("bits", FORMATS["mxfp4"].bits, "bit", "mxfp4"),
+                )
+            )
+    return total("padding_bytes", "B", tuple(parts)) if parts else None
 
 
 def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
@@ -130,6 +201,8 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
             graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
             bytes_per_graph=of(engine, "bytes_per_graph", 0.009 * GIB, "B"),
         )
+    if padded := padding(model, plan):
+        found["padding of experts"] = padded
     linked = plan.device.link is not None and "NVLink" in plan.device.link.type
     found["other buffers"] = of(engine, "other_bytes", engine.other_bytes[0 if plan.ranks == 1 else 1 + linked], "B")
     return found
@@ -152,8 +225,13 @@ def entry_bytes(engine: Engine, mixer: Attention, entry: Entry, layers: int, pla
 
 
 def state_bytes(mixer: Attention, layers: int, model: Model, plan: Deployment) -> list[Figure]:
-    """States of one sequence in the dtypes that the engine keeps them in."""
+    """States of one sequence in the dtypes that the engine keeps them in; vLLM's convolutions also hold the drafted tokens' inputs."""
+    if plan.engine.plain_states and mixer.kind in ("delta-net", "mamba1", "mamba2") and model.model_type not in FLOAT32_STATES:
+        mixer = replace(mixer, states=tuple(state._replace(dtype="model") for state in mixer.states))
     plain = FORMATS["fp32"] if plan.engine.conv_fp32 else memory.state_format(model, plan.kv)
+    if plan.engine.grouped and plan.draft_tokens:
+        deeper = [tuple((key, value + plan.draft_tokens * (key == "kernel")) for key, value in state.args) for state in mixer.states]
+        mixer = replace(mixer, states=tuple(state._replace(args=args) for state, args in zip(mixer.states, deeper, strict=True)))
     return memory.state_figures(mixer, layers, plain)
 
 
@@ -162,6 +240,8 @@ def sequence_bytes(model: Model, plan: Deployment, ctx: Figure) -> Figure:
     engine = plan.engine
     if engine.nominal:
         return layout.sequence_bytes(model, plan, ctx)
+    if tuples := Tuples.of(model, plan):
+        return tuples.sequence_bytes(plan, ctx)
     if engine.grouped and (groups := Groups.of(model, plan)):
         return groups.sequence_bytes(plan, ctx)
     caches: list[Figure] = []
@@ -236,8 +316,8 @@ class Groups:
 
     @classmethod
     def of(cls, model: Model, plan: Deployment) -> Groups | None:
-        """None where nothing is cached. [vllm-project/vllm v1/core/kv_cache_utils.py @001cabc]"""
-        found = tuple(_groups(model, plan))
+        """None where nothing is cached, or the layers go in tuples. [vllm-project/vllm v1/core/kv_cache_utils.py @001cabc]"""
+        found = () if Tuples.of(model, plan) else tuple(_groups(model, plan))
         if not found:
             return None
         block = plan.engine.block_tokens
@@ -266,7 +346,7 @@ class Groups:
         """Blocks that a sequence takes in one of the groups."""
         engine = plan.engine
         if group.kind == "state":
-            return of(engine, "blocks", engine.state_blocks, "blocks")
+            return of(engine, "blocks", engine.state_blocks + plan.draft_tokens, "blocks")
         block = of(engine, "block_tokens", block_tokens, "tokens")
         if group.kind in ("window", "chunked"):
             chosen = f.window_blocks if group.kind == "window" else f.chunk_blocks
@@ -300,10 +380,11 @@ class Groups:
 
 def _groups(model: Model, plan: Deployment) -> list[Group]:
     engine = plan.engine
-    kinds: dict[tuple[str, int, float], int] = {}
-    for mixer, layers in memory.mixers(model):
+    kinds: dict[tuple[str, int, float, Any], int] = {}
+    for mixer, layers in layout.pooled_mixers(model, plan):
         held = -(-layers // plan.pp)
         copies = layout.kv_replication(mixer, plan).value
+        shape = tuple(entry.args for entry in mixer.entries)
         per_kind: dict[tuple[str, int], float] = {}
         for entry in mixer.entries:
             if not entry.stored:
@@ -321,11 +402,11 @@ def _groups(model: Model, plan: Deployment) -> list[Group]:
             key = (kind, entry.tokens or entry.window or 0)
             per_kind[key] = per_kind.get(key, 0) + each
         for (kind, span), each in per_kind.items():
-            kinds[kind, span, each] = kinds.get((kind, span, each), 0) + held
+            kinds[kind, span, each, shape] = kinds.get((kind, span, each, shape), 0) + held
         states = sum(figure.value for figure in state_bytes(mixer, 1, model, plan))
         if states:
-            kinds["state", 0, states / plan.tp] = kinds.get(("state", 0, states / plan.tp), 0) + held
-    return [Group(kind, layers, each, span) for (kind, span, each), layers in kinds.items()]
+            kinds["state", 0, states / plan.tp, ()] = kinds.get(("state", 0, states / plan.tp, ()), 0) + held
+    return [Group(kind, layers, each, span) for (kind, span, each, _), layers in kinds.items()]
 
 
 def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
@@ -334,11 +415,15 @@ def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
     found = []
     at = Figure("ctx_tokens", ctx, "tokens", "--ctx")
     groups = Groups.of(model, plan) if engine.grouped else None
+    if tuples := Tuples.of(model, plan):
+        return (f"{engine.name} packs this cache in fp8 whatever its format, and charges a sequence {tuples.words(plan, at)}",)
     if groups:
         for group, block in zip(groups.groups, groups.block_tokens, strict=True):
             number = groups.blocks(plan, group, block, at).value
             each = f"{number:,} blocks of {block:,} tokens" if block else f"{number:,} blocks of {size(groups.page_bytes)} per layer"
             found.append(f"{engine.name} charges {group.kind} layers {each}")
+        if prefix_cached(model, plan):
+            found.append("one block of the states is prefix caching's, --enable-prefix-caching")
         if groups.number > 1:
             padding = sum(-(-group.layers // groups.size) * groups.size - group.layers for group in groups.groups)
             found.append(f"layers go in {groups.number} groups of {groups.size}" + (f", {padding} of padding" if padding else ""))
@@ -397,6 +482,11 @@ def log_lines(plan: Deployment, ctx: int, tokens: int, concurrency: float, budge
     return ()
 
 
+def prefix_cached(model: Model, plan: Deployment) -> bool:
+    """Whether states are charged a second block, as vLLM does with prefix caching, which such models need a flag for."""
+    return plan.engine.grouped and plan.engine.state_blocks > 1 and state_blocks(model, plan, 0) is not None
+
+
 def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
     """The command that starts the engine with these settings; flags at their defaults are left out."""
     engine = plan.engine.family
@@ -417,6 +507,8 @@ def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
         value = given[what.strip("{}")]
         if value:
             words.append(flag if "enable" in flag else f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}")
+    if prefix_cached(model, plan):
+        words.append("--enable-prefix-caching")
     if engine == "llama.cpp" and seqs > 1:
         words.append("--no-kv-unified")
     return " ".join([*words, "ollama serve"] if engine == "ollama" else words)

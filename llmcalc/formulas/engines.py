@@ -45,15 +45,33 @@ def forward_bytes(tokens, widths, bytes_per_element):
 
 
 @formula(unit="B", ref="vllm-project/vllm model_executor/layers/fused_moe: workspace shapes")
-def expert_workspace_bytes(tokens, top_k, hidden, inner, bytes_per_element):
-    """Two buffers of fused experts: every token once per chosen expert. [B]"""
-    return tokens * top_k * (larger(hidden, inner) + larger(hidden, 2 * inner)) * bytes_per_element
+def expert_workspace_bytes(tokens, top_k, hidden, inner, second, bytes_per_element):
+    """Buffers of fused experts, every token once per chosen expert: the first product's, and what is `second`. [B]"""
+    return tokens * top_k * (larger(hidden, 2 * inner) + second) * bytes_per_element
 
 
 @formula(unit="B")
 def activation_bytes(hidden_bytes, workspace_bytes, forward_bytes, sampler_bytes):
     """Peak of a step: hidden states and workspaces, and the larger of a layer and the sampler, which do not overlap. [B]"""
     return hidden_bytes + workspace_bytes + larger(forward_bytes, sampler_bytes)
+
+
+@formula(unit="B", ref="vllm-project/vllm v1/worker/gpu_model_runner.py: profile_run; peaks of 1.46 GiB logged at TP2")
+def encoder_bytes(patches, hidden, inner, products, bytes_per_element):
+    """Encoding the largest image: three times the stream, the first products of an MLP and their activation. [B]"""
+    return patches * (3 * hidden + products * inner) * bytes_per_element
+
+
+@formula(unit="B")
+def profile_bytes(encoder_bytes, image_bytes, activation_bytes):
+    """Peak of a profile: an image in the encoder, or a step beside the encoded image. [B]"""
+    return larger(encoder_bytes, image_bytes + activation_bytes)
+
+
+@formula(unit="B", ref="vllm-project/vllm quantization/mxfp4.py: gpt-oss-20b takes 13.72 GiB of 12.8, 120b 65.97 of 60.8")
+def padding_bytes(matrices, rows, columns, padded_rows, padded_columns, bits):
+    """What kernels add to matrices to fill their tiles. [B]"""
+    return matrices * (padded_rows * padded_columns - rows * columns) * bits / 8
 
 
 @formula(unit="B", ref="vLLM start-up logs from 0.21 on: 0.3 GiB of 4 graphs to 1.6 GiB of 86")
@@ -120,3 +138,27 @@ def packed_latent_bytes(layers, kv_lora_rank, qk_rope_head_dim, element_bytes, s
 def packed_index_bytes(layers, index_head_dim, element_bytes, scale_bytes):
     """The indexer's key in fp8 with one scale per 128 elements, whatever the cache's format. [B/token]"""
     return layers * index_head_dim * (element_bytes + scale_bytes / 128)
+
+
+@formula(unit="B", ref="vllm-project/vllm v1/kv_cache_interface.py: the 584 B of DeepSeek-V4")
+def packed_entry_bytes(head_dim, rope_dim, scaled_elements):
+    """DeepSeek-V4's key in fp8: its rotary part takes 16 bits, and every 64 elements have a scale of one byte. [B]"""
+    return head_dim + rope_dim + head_dim / scaled_elements
+
+
+@formula(unit="B", ref="vllm-project/vllm models/deepseek_v4/compressor.py")
+def compressor_entry_bytes(head_dim, overlap):
+    """What a compressor keeps of a token: a value and a gate in fp32, twice where its groups overlap. [B]"""
+    return 2 * overlap * head_dim * 4
+
+
+@formula(unit="B", ref="vllm-project/vllm v1/kv_cache_interface.py: alignment of 576 B")
+def aligned_page_bytes(entries, entry_bytes, alignment_bytes):
+    """A block's entries in one layer, padded. [B]"""
+    return -(-(entries * entry_bytes) // alignment_bytes) * alignment_bytes
+
+
+@formula(unit="blocks", ref="vllm-project/vllm v1/core/kv_cache_utils.py: get_max_concurrency_for_kv_cache_config")
+def shared_blocks(held_bytes, block_bytes):
+    """Blocks of a pool whose caches have pages of unlike sizes: all a sequence holds, over the first group's block. [blocks]"""
+    return -(-held_bytes // block_bytes)
