@@ -57,6 +57,7 @@ def _version(asked: bool) -> None:
 
 def build(command: str | None = None) -> typer.Typer:
     """The typer app with this command, the only one that is imported; without one, with what a list of them needs."""
+    wide = shutil.get_terminal_size().columns - 1  # typer wraps help at 50 columns or more
     app = typer.Typer(
         name="llmcalc",
         cls=Group,
@@ -64,7 +65,7 @@ def build(command: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], **({"terminal_width": wide} if wide < 52 else {})},
     )
 
     @app.callback()
@@ -92,6 +93,7 @@ def _to_copy(epilog: str) -> str:
     for text in epilog.split("\n\n"):
         if "llmcalc " in text and text.startswith("  "):
             whole = re.sub("'[^']*'", lambda quoted: quoted[0].replace(" ", "\0"), text.strip())
+            whole = re.sub(r"( --?\w[-\w]*) (?=[^-|>])", "\\1\0", whole)  # an option and its value
             lines = textwrap.wrap(whole, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
             text = "\b\n" + " \\\n".join(lines).replace("\0", " ")
         paragraphs.append(text)
@@ -126,6 +128,8 @@ def _complete() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return the exit code. Only LLMCALC_DEBUG=1 shows a traceback."""
     args = sys.argv[1:] if arguments is None else arguments
+    for library in ("OPENBLAS", "OMP", "MKL", "VECLIB"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # small matrices: threads waiting for each other took 20 times as long
     if COMPLETE in os.environ:
         _complete()
     args = args[1:] if args[:1] == ["--"] else args
