@@ -105,7 +105,7 @@ class Reservoir:
 
 def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
     chance = random.Random(seed)  # noqa: S311 - a simulation
-    shape = 1 / traffic.cv**2 if traffic.cv else 0
+    shape = 1 / traffic.cv**2 if traffic.cv > 1e-6 else 0  # so little is even, and its square is nothing
     mean = 1 / traffic.rate
     ends: list[float] = []
     for kind in traffic.kinds:

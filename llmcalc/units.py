@@ -155,8 +155,8 @@ def seconds(value: float) -> str:
 
 
 def usd(value: float) -> str:
-    """Money: '$0.39', '$1,460'; below a cent three significant digits."""
-    if value and abs(value) < 0.01:
+    """Money: '$0.39', '$1,460'; below ten cents three significant digits."""
+    if value and abs(value) < 0.0995:
         return f"${value:.3g}"
     return f"${value:,.2f}" if abs(value) < 1000 else f"${value:,.0f}"
 

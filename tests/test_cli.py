@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -305,3 +307,30 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setenv("LLMCALC_DEBUG", "1")
     assert main(["kv", "-m", "Qwen/Qwen3-8B", "-c", "x"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "gpt-oss-20b", "Qwen/Qwen3-9B"])
+def test_a_name_that_is_almost_bundled_is_found(name: str) -> None:
+    """Without its owner, too; and with the name in the hint the command works."""
+
+    def kv(model: str) -> dict[str, Any]:
+        done = subprocess.run([sys.executable, "-m", "llmcalc", "kv", "-m", model, "--offline", "--json"], capture_output=True, check=False)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    found = re.match(r"bundled: ([^,;]+)", kv(name)["error"]["hint"])
+    assert found and found[1].rpartition("/")[2][:4].lower() == name.rpartition("/")[2][:4].lower()
+    assert kv(found[1])["model"]["id"] == found[1]
+
+
+def test_the_answers_in_the_help_of_the_quiz_are_right(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["quiz", "--help"]) == 0
+    helped = " ".join(capsys.readouterr().out.replace("\\\n", " ").split())
+    found = re.search(r"printf '([^']*)' \| llmcalc (quiz [-\w ]+? --seed \d+)", helped)
+    assert found
+    monkeypatch.setattr("sys.stdin", io.StringIO(found[1].replace("\\n", "\n")))
+    assert main(found[2].split()) == 0
+    assert "Score: 2 of 2 (100%)" in capsys.readouterr().out

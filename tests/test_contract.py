@@ -9,6 +9,7 @@ import io
 import json
 import random
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -363,6 +364,111 @@ def test_what_no_engine_runs_is_estimated_with_a_word(capsys: pytest.CaptureFixt
     assert lacking.startswith("does not fit") and "0 B are there" in lacking
 
 
+@pytest.mark.parametrize(
+    "command", ["decode", "fit", "cost", "quant", "spec --preset eagle", "levers", "prefix --prompt 4k", "roofline", "prefill --prompt 4k"]
+)
+def test_a_layout_that_engines_refuse_is_said_everywhere(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    warning = "tp 3, pp 1, ep 1: 32 query heads are not divisible by 3, so engines refuse this layout"
+    assert warning in ask(capsys, *command.split(), "-m", LLAMA, *H100, "--tp", "3")["warnings"]
+
+
+@pytest.mark.parametrize("command", ["spec --preset eagle --ctx", "levers --output-tokens 1 --prompt", "prefix --prompt", "roofline --ctx"])
+def test_a_context_beyond_the_models_is_said_everywhere(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    warnings = ask(capsys, *command.split(), "32k", "-m", LLAMA, *H100)["warnings"]
+    assert any("is beyond the model's own maximum of 8,192 tokens" in text for text in warnings)
+
+
+NULLS = """
+kv -m meta-llama/Meta-Llama-3-8B
+kv -m google/gemma-3-27b-it -d h100-sxm --engine vllm
+kv -m state-spaces/mamba-2.8b-hf
+weights -m google/gemma-3-27b-it
+fit -m meta-llama/Meta-Llama-3-8B -d h100-sxm
+fit -m state-spaces/mamba-2.8b-hf -d h100-sxm
+decode -m state-spaces/mamba-2.8b-hf -d h100-sxm
+prefill -m state-spaces/mamba-2.8b-hf -d h100-sxm
+cost -m meta-llama/Meta-Llama-3-8B -d rtx-4090
+quant -m deepseek-ai/DeepSeek-V3 -d h100-sxm
+quant -m meta-llama/Meta-Llama-3-8B -d rtx-4090
+spec -m meta-llama/Meta-Llama-3-8B -d h100-sxm --preset eagle
+spec -m meta-llama/Meta-Llama-3-8B -d h100-sxm --draft-cost 0.05 -a 1
+spec -m meta-llama/Meta-Llama-3-8B -d h100-sxm --draft-cost 0.9 -a 0.1
+spec --p 0.5,0.5 --q 0.5,0.5
+compare -m meta-llama/Meta-Llama-3-8B -d h100-sxm,rtx-4090,t4
+compare -m meta-llama/Meta-Llama-3-8B -d h100-sxm --max-tpot 1ms
+pareto -m deepseek-ai/DeepSeek-V3 -d h100-sxm
+plan -m meta-llama/Meta-Llama-3-8B -d rtx-4090 --tp 1 --rate 1 --prompt 1k --output-tokens 100
+plan -m meta-llama/Meta-Llama-3-8B -d h100-sxm --tp 1 --rate 1 --prompt 1k --output-tokens 1
+plan -m meta-llama/Meta-Llama-3-8B -d h100-sxm,rtx-4090 --tp 1 --rate 1 --prompt 1k --output-tokens 100 --max-tpot 8ms
+plan -m meta-llama/Meta-Llama-3-8B -d h100-sxm --rate 1 --prompt 1k --output-tokens 100 --max-tpot 1ms
+simulate -m meta-llama/Meta-Llama-3-8B -d h100-sxm --rate 5 --prompt 1k --output-tokens 1 --requests 100
+levers -m deepseek-ai/DeepSeek-V3 -d h100-sxm
+levers -m meta-llama/Meta-Llama-3-8B -d l40s --rate 300
+layouts -m deepseek-ai/DeepSeek-V3 -d '8x h200-sxm'
+hardware list
+hardware show apple-m4-pro
+doctor
+"""
+
+
+@pytest.mark.parametrize("line", NULLS.strip().splitlines())
+def test_every_null_has_its_reason(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In `warnings`, by the name of its key, or of its kind as in `every usd_…`."""
+    answer = ask(capsys, *shlex.split(line))
+    said = " ".join(answer["warnings"])
+    kinds = re.findall(r"\b(\w+_)…", said)
+    held = [answer["results"], *answer.get("rows", [])]
+    nulls = {key for each in held for key, value in each.items() if value is None}
+    assert [key for key in nulls if not re.search(rf"\b{key}\b", said) and not any(kind in key for kind in kinds)] == []
+
+
+def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--engine", "vllm", "--reserve", "2GB", "--memory-utilization", "0.5", "--check")
+    warnings = ask(capsys, "prefill", "-m", LLAMA, *H100, *given)["warnings"]
+    assert warnings == [f"{name}: prefill makes no use of it" for name in ("reserve", "engine", "memory-utilization", "check")]
+    assert "ctx: prefix makes no use of it" in ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "-c", "2k")["warnings"]
+    assert "tp: layouts makes no use of it" in ask(capsys, "layouts", "-m", LLAMA, "-d", "2x h100-sxm", "--tp", "2")["warnings"]
+    four = ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "--batch", "4")
+    assert four["results"]["sequences"] == 4 and four == ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "--sequences", "4")
+
+
+def test_a_quantity_without_a_unit_is_read_aloud(capsys: pytest.CaptureFixture[str]) -> None:
+    """40 may have meant milliseconds, and 6 gigabytes."""
+    for command in ("compare", "pareto", "plan"):
+        answer = ask(capsys, command, "-m", LLAMA, *H100, "--max-tpot", "40", *(TRAFFIC if command == "plan" else ()))
+        assert "max-tpot 40: no unit, so it is 40 s; write 40ms for milliseconds" in answer["warnings"]
+    assert (
+        "reserve 6: no unit, so it is bytes; write 6GB for gigabytes"
+        in ask(capsys, "fit", "-m", LLAMA, *H100, "--reserve", "6")["warnings"]
+    )
+    for plain in (("--reserve", "0"), ("--reserve", "6GB"), ("--reserve", "6000000000")):
+        assert not any("no unit" in text for text in ask(capsys, "fit", "-m", LLAMA, *H100, *plain)["warnings"])
+    assert not any("no unit" in text for text in ask(capsys, "compare", "-m", LLAMA, *H100, "--max-tpot", "0.04")["warnings"])
+
+
+def test_too_many_sequences_for_a_device_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """(80e9 - 16.06e9) / (131,072 x 8,192) = 59.5."""
+    code, answer = run(capsys, "kv", "-m", LLAMA, *H100, "-c", "8k", "-b", "60", "--check")
+    assert code == 3 and answer["warnings"][0] == "does not fit: h100-sxm holds 59 of 60 sequences"
+    assert run(capsys, "kv", "-m", LLAMA, *H100, "-c", "8k", "-b", "59", "--check")[0] == 0
+
+
+def test_a_release_says_which_row_stands_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked, counted in (("vllm@0.11", "vLLM 0.8 to 0.15 (V1)"), ("vllm@0.30", "vLLM 0.21 and after")):
+        for command in ("fit", "kv"):
+            assert f"{asked} counts as {counted}" in ask(capsys, command, "-m", LLAMA, *H100, "--engine", asked)["assumptions"]
+    for plain in ("vllm", "vllm@0.8", "napkin"):
+        assert not any("counts as" in text for text in ask(capsys, "fit", "-m", LLAMA, *H100, "--engine", plain)["assumptions"])
+
+
+def test_tables_are_csv_files_of_their_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, first in (("quant", "weights,kv_dtype"), ("levers", "lever,gain"), ("layouts", "tp,pp"), ("hardware show", "label,value")):
+        model = () if command == "hardware show" else ("-m", LLAMA, "-d")
+        assert main([*command.split(), *model, "h100-sxm", "-f", "csv"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith(first) and len(lines) > 1
+
+
 def test_half_of_the_time_busy_costs_twice(capsys: pytest.CaptureFixture[str]) -> None:
     always = ask(capsys, "cost", "-m", LLAMA, *H100)["results"]["usd_per_million_output_tokens"]
     rarely = ask(capsys, "cost", "-m", LLAMA, *H100, "--utilization", "5%")["results"]["usd_per_million_output_tokens"]
@@ -411,7 +517,7 @@ def test_exit_3_is_a_negative_verdict(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "weights"])
 def test_errors_in_json(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # read from the environment once, when it is imported
     needs = COMMANDS[command][0]
     on_device = [word for word in needs if word not in H100]
     for code, kind, args in (

@@ -311,3 +311,22 @@ def test_a_full_replica_is_one_that_the_simulation_fills() -> None:
     )
     assert outcome.tokens_per_s / 250 == pytest.approx(one.max_rate, rel=0.05)
     assert serving.highest(one.rates, one.profile, one.batch_limit, 2048)[1] <= one.batch_limit
+
+
+def test_a_layout_that_costs_the_same_and_is_faster_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--rate", "12", "--prompt", "2k", "--output-tokens", "300", "--json"]
+    assert main(["plan", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", *asked]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    alone, pair = answer["rows"][0], answer["rows"][1]
+    assert (alone["devices"], alone["tp"], pair["devices"], pair["tp"]) == (2, 1, 2, 2) and pair["ttft_p95_s"] < alone["ttft_p95_s"]
+    (remark,) = answer["remarks"]
+    assert remark.startswith("one of tp 2 costs the same and answers faster: TTFT p95 ")
+    assert remark.endswith(f"TPOT p95 {pair['tpot_p95_s'] * 1000:.2f} ms")
+
+
+def test_without_a_limit_none_is_said_to_be_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--tp", "3", "--rate", "1", "--prompt", "1k", "--output-tokens", "10"]
+    assert main(asked) == 0
+    assert "NO DEPLOYMENT SERVES THIS" in capsys.readouterr().out
+    assert main([*asked, "--max-tpot", "1s"]) == 0
+    assert "NO DEPLOYMENT MEETS THE LIMITS" in capsys.readouterr().out

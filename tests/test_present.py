@@ -23,8 +23,8 @@ REPORT = Report(
     inputs={"ctx_tokens": 1024},
     header=("ctx 1,024 tokens",),
     facts=(
-        Fact("kv_bytes_per_token", "KV per token", 147456, "B/token"),
-        Fact("unknown", "what nobody knows", None, "B"),
+        Fact("kv_bytes_per_token", "KV per token", 147456, "B/token", note="each"),
+        Fact("unknown", "  what nobody knows", None, "B"),
         Fact("hidden", "hidden", 1, shown=False),
     ),
     columns=(Column("layers", "layers"), Column("kind", "kind"), Column("bytes", "bytes", "B")),
@@ -39,8 +39,8 @@ EXPECTED = {
 KV cache of [bold]o/n
 ctx 1,024 tokens
 
-    KV per token       144 KiB  147,456 B/token
-    what nobody knows        –
+    KV per token         144 KiB  147,456 B/token  each
+      what nobody knows        –
 
     layers  kind       bytes
         36  full|x  1.50 KiB
@@ -56,10 +56,10 @@ model,ctx_tokens,kv_bytes_per_token,unknown,hidden
 
 ctx 1,024 tokens
 
-| | | exact |
-| :-- | --: | --: |
-| KV per token | 144 KiB | 147,456 B/token |
-| what nobody knows | – |  |
+| | | exact | |
+| :-- | --: | --: | :-- |
+| KV per token | 144 KiB | 147,456 B/token | each |
+| &emsp;what nobody knows | – |  |  |
 
 | layers | kind | bytes |
 | --: | :-- | --: |
@@ -132,3 +132,57 @@ def test_cells() -> None:
     assert shown(0.0051, "s") == "5.10 ms" and shown(0.394, "usd") == "$0.39" and shown(8190735360, "params") == "8.19 B"
     assert shown(0.125, "percent") == "12.5%"
     assert exact(4831838208, "B") == "4,831,838,208 B" and exact(2, "B") == "" and exact(3.5, "B") == ""
+
+
+def test_a_null_has_its_reason_for_those_who_read_keys() -> None:
+    report = Report(
+        command="x",
+        title="t",
+        facts=(Fact("a", "a", None), Fact("b", "b", None), Fact("said", "said", None), Fact("e", "e", 1)),
+        columns=(Column("c", "c"), Column("d", "d")),
+        rows=({"c": 1, "d": None}, {"c": None, "d": None}),
+        warnings=("said: not known",),
+        absent=(("b c", "nobody measured it"), ("e", "never"), ("", "it does not fit")),
+    )
+    assert json.loads(render(report, "json"))["warnings"] == ["said: not known", "b, c: nobody measured it", "a, d: it does not fit"]
+
+
+WIDE = Report(
+    command="x",
+    title="t",
+    columns=(Column("name", "name"), Column("why", "why", rank=2), Column("time", "time", "s", rank=3), Column("rate", "rate", rank=4)),
+    rows=({"name": "first", "why": "because of this and that and of much else", "time": 0.0123, "rate": 123},),
+)
+
+
+def test_a_narrow_table_says_what_it_lacks_and_uses_the_room_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 26 columns `why` goes; `time` and `rate`, which went before it, come back. At 30 its text is short, and that is said."""
+    monkeypatch.setenv("COLUMNS", "26")
+    printed = render(WIDE, "table")
+    assert [line.split() for line in printed.splitlines()[2:4]] == [["name", "time", "rate"], ["first", "12.30", "ms", "123"]]
+    assert "not shown at this width: why" in " ".join(printed.split()) and "cut short" not in printed
+    monkeypatch.setenv("COLUMNS", "30")
+    printed = render(WIDE, "table")
+    assert "because of this an…" in printed and "12.30" not in printed
+    assert "not shown at this width: time, rate; cut short: why" in " ".join(printed.split())
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "not shown" not in render(WIDE, "table") and "cut short" not in render(WIDE, "table")
+
+
+def test_a_long_text_among_numbers_cuts_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands beside them, or is short itself."""
+    facts = (
+        Fact("usd", "cost per month", 34456, "usd", note="730 hours"),
+        Fact("lever", "next lever", "prefix cache for half of the prompt"),
+    )
+    report = Report(command="x", title="t", facts=facts)
+    printed = render(report, "table").splitlines()[2:]
+    assert [" ".join(line.split()) for line in printed] == [
+        "cost per month $34,456 730 hours",
+        "next lever prefix cache for half of the prompt",
+    ]
+    monkeypatch.setenv("COLUMNS", "40")
+    assert [" ".join(line.split()) for line in render(report, "table").splitlines()[2:]] == [
+        "cost per month $34,456",
+        "next lever prefix cache for ha…",
+    ]

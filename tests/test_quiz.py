@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+import signal
 import string
 import subprocess
 import sys
@@ -491,6 +492,7 @@ def in_terminal(arguments: list[str], keys: list[bytes]) -> tuple[str, int]:
         os.environ |= {"TERM": "xterm-256color"}
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             os.environ.pop(name, None)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job's is ignored
         time.sleep(0.2)
         os.execv(sys.executable, [sys.executable, "-m", "llmcalc", "quiz", *arguments])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -510,6 +512,8 @@ def in_terminal(arguments: list[str], keys: list[bytes]) -> tuple[str, int]:
         if read.count(b"\r\n> ") > prompts and keys:
             prompts += 1
             os.write(terminal, keys.pop(0))
+    else:
+        os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     os.close(terminal)
     return read.decode("utf-8", "replace"), status

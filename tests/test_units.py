@@ -89,6 +89,7 @@ def test_times_and_money() -> None:
     assert units.seconds(1.5) == "1.50 s"
     assert units.usd(0.39) == "$0.39"
     assert units.usd(0.00123) == "$0.00123"
+    assert units.usd(0.013528) == "$0.0135" and units.usd(0.0996) == "$0.10"  # "$0.01" would be a quarter off
     assert units.usd(87072) == "$87,072"
 
 

@@ -95,9 +95,9 @@ def accuracy(
     seen = "your own rows" if rows else "models that the fit had not seen"
     report = Report(
         command="accuracy",
-        title=f"{len(found):,} measured rows against the expected values",
+        title=f"{c.counted(len(found), 'measured row')} against the expected values",
         inputs={"model": model, "hardware": hardware, "rows": rows},
-        header=(f"{whole['models']} models · {seen} · ratios are expected over measured",),
+        header=(f"{c.counted(whole['models'], 'model')} · {seen} · ratios are expected over measured; -f csv --each names sources",),
         facts=(
             Fact("rows", "rows", whole["rows"]),
             Fact("models", "models", whole["models"]),
@@ -210,7 +210,7 @@ def _words(one: estimator.Point) -> str:
         f"({estimator.METRICS[one.metric]})",
     ]
     values = f"expected {present.shown(one.predicted, unit)}, measured {present.shown(one.measured, unit)}"
-    return f"{row.get('id')} ×{one.ratio:.2f} {' '.join(filter(None, said))}: {values}; {row.get('source')}"
+    return f"{row.get('id')} ×{one.ratio:.2f} {' '.join(filter(None, said))}: {values}"
 
 
 def _chart(found: list[estimator.Point]) -> Chart:

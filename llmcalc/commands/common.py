@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmcalc import present, units
-from llmcalc.api import deploy, of_source
-from llmcalc.api import load_model as load
+from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import completion
-from llmcalc.errors import LlmcalcError, UsageError, encodable, printable
+from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
     from llmcalc.plan import Deployment
@@ -145,7 +144,8 @@ SHARED: dict[str, tuple[tuple[str, ...], Any]] = {
     "check": (("--check",), bool),
 }
 """The options that every estimating command takes, so that one set of them serves all."""
-_idle: ContextVar[tuple[str, ...]] = ContextVar("_idle", default=())
+_beside: ContextVar[tuple[str, ...]] = ContextVar("_beside", default=())
+"""Warnings about the options themselves."""
 
 
 def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) -> Callable[..., None]:
@@ -163,11 +163,11 @@ def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) 
                 message = f"{name} {printable(idle[name], 20)}: {command.__name__} lays a model over tensor-parallel ranks alone"
                 raise UsageError("bad-layout", message, "`llmcalc layouts` compares every kind of parallelism")
         given = [name.replace("_", "-") for name, value in idle.items() if value not in (None, False, "1")]
-        before = _idle.set(tuple(f"{name}: {command.__name__} makes no use of it" for name in given))
+        before = _beside.set(tuple(f"{name}: {command.__name__} makes no use of it" for name in given))
         try:
             command(**options)
         finally:
-            _idle.reset(before)
+            _beside.reset(before)
 
     hidden = (
         inspect.Parameter(
@@ -181,6 +181,22 @@ def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) 
     run.__signature__ = own.replace(parameters=[*own.parameters.values(), *hidden])  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
     return run
+
+
+def load(reference: str, **options: Any) -> Model:
+    """The model of a reference; an error of the Hub names bundled ones that are called alike."""
+    try:
+        return load_model(reference, **options)
+    except LlmcalcError as problem:
+        if problem.code not in ("network", "offline-not-cached", "model-not-found"):
+            raise
+        from llmcalc import sources
+
+        by_tail = {name.rpartition("/")[2]: name for name in sources.bundled_ids()}
+        near = [by_tail[tail] for tail in close_matches(reference.partition("@")[0].rpartition("/")[2], by_tail)]
+        if not near or any(name in (problem.hint or "") for name in near):
+            raise
+        raise type(problem)(problem.code, problem.message, f"bundled: {', '.join(near)}; {problem.hint}") from None
 
 
 def model_header(model: Model) -> dict[str, Any]:
@@ -220,6 +236,11 @@ def fraction(text: str, name: str) -> float:
     if not 0 < value <= 1:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a share above 0 and at most 1", f"write it like --{name} 0.9")
     return value
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things in words."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 def count_or_zero(text: str, name: str) -> int:
@@ -275,6 +296,27 @@ def duration(text: str | None, name: str) -> float | None:
     value = units.quantity(text, "s")
     if value <= 0:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not above 0", f"write it like --{name} 50ms")
+    bare_seconds(text, name, value)
+    return value
+
+
+def bare_seconds(text: str, name: str, value: float) -> None:
+    """Warn where a time of a second or more has no unit, as milliseconds may have been meant."""
+    if value >= 1:
+        bare(text, f"{name} {text[:40]}: no unit, so it is {units.seconds(value)}; write {text[:40]}ms for milliseconds")
+
+
+def bare(text: str, warning: str) -> None:
+    """Warn where a quantity is a plain number, and the unit that it is taken in may not be the one that was meant."""
+    if text.strip().replace(".", "").replace("_", "").isdigit() and warning not in _beside.get():
+        _beside.set((*_beside.get(), warning))
+
+
+def reserve_bytes(text: str) -> float:
+    """Memory kept free on each device. Errors: bad-quantity."""
+    value = units.quantity(text, "bytes")
+    if 0 < value < 2**20:
+        bare(text, f"reserve {text[:40]}: no unit, so it is bytes; write {text[:40]}GB for gigabytes")
     return value
 
 
@@ -332,7 +374,7 @@ def deployment(
         pp=whole_number(pp, "pp", most=1024),
         ep=whole_number(ep, "ep", most=8192),
         engine=engine,
-        reserve_bytes=units.quantity(reserve, "bytes"),
+        reserve_bytes=reserve_bytes(reserve),
         utilization=None if memory_utilization is None else fraction(memory_utilization, "memory-utilization"),
         usd_per_device_hour=None if price is None else units.quantity(price, "usd/h"),
         batched_tokens=None if batched_tokens is None else whole_number(batched_tokens, "max-num-batched-tokens", most=2**24),
@@ -354,6 +396,12 @@ def hardware_line(plan: Deployment) -> str:
     """The devices and the layout in words."""
     layout = [f"{name} {value}" for name, value in (("tp", plan.tp), ("pp", plan.pp), ("ep", plan.ep)) if value > 1]
     return " · ".join([f"{plan.ranks} × {plan.device.name}", *layout, f"weights {plan.weights.name}", f"KV {plan.kv.name}"])
+
+
+def release(asked: str, plan: Deployment) -> tuple[str, ...]:
+    """Which row of policies stands for the release of an engine that was asked for."""
+    name, policy = asked.strip().lower(), plan.engine
+    return () if "@" not in name or name == policy.name else (f"{printable(name, 40)} counts as {policy.source.partition(':')[0]}",)
 
 
 def plan_inputs(plan: Deployment) -> dict[str, Any]:
@@ -391,7 +439,7 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
     if json and format not in ("table", "json"):
         raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
     chosen = present.format_of("json" if json else format, output)
-    report = replace(report, warnings=(*report.warnings, *_idle.get()))
+    report = replace(report, warnings=(*report.warnings, *_beside.get()))
     said = replace(report, explain=explain)
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
@@ -415,18 +463,24 @@ def write(text: str) -> None:
 
 
 def save(made: str | bytes, output: str) -> None:
-    """To a file, whole or not at all. Errors: cannot-write."""
+    """To a file, whole or not at all; a pipe or a device is written to and not replaced. Errors: cannot-write."""
     import os
     import tempfile
 
-    folder = os.path.dirname(os.path.abspath(output))
+    content = made if isinstance(made, bytes) else made.encode()
     new = ""
     try:
+        if os.path.exists(output) and not os.path.isfile(output):
+            with open(output, "wb") as device:
+                device.write(content)
+            return
+        target = os.path.realpath(output)  # a link stays one
+        folder = os.path.dirname(target)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as stream:
             new = stream.name
-            stream.write(made if isinstance(made, bytes) else made.encode())
+            stream.write(content)
         os.chmod(new, 0o666 & ~_umask())
-        os.replace(new, output)
+        os.replace(new, target)
         new = ""
     except (OSError, ValueError) as problem:  # ValueError: a name with a NUL in it
         reason = (getattr(problem, "strerror", None) or str(problem)).lower()

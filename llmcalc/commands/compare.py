@@ -110,7 +110,7 @@ def compare(
         raise UsageError("bad-value", "no model is named", "give one with --model")
     if "," in weights + kv_dtype:
         raise UsageError("bad-value", "compare takes one weight format and one KV format", "`llmcalc pareto` searches several")
-    limit = s.limit(max_tpot, "max-tpot")
+    limit = c.duration(max_tpot, "max-tpot")
     largest = batch is None if limit is not None else (batch or "1").lower() == "max"
     fixed = None if largest or (batch or "").lower() == "max" else c.whole_number(batch or "1", "batch")
     key, sign = _order(sort)
@@ -188,6 +188,14 @@ def compare(
         figures=figures,
         verdict=any(row["fits"] and _within(row, limit) for row in rows),
         rows_first=True,
+        absent=(
+            ("lacks_bytes", "null where the device holds it"),
+            (
+                "usd_per_hour price_date tokens_per_s_per_usd_hour usd_per_million_output_tokens expected_usd_per_million_output_tokens",
+                "null where no price is recorded or `why` says what is lacking",
+            ),
+            ("", "null where `why` says what is lacking"),
+        ),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 

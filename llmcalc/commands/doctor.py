@@ -49,6 +49,7 @@ def doctor(
         columns=(Column("about", "about", rank=1), Column("what", "what"), Column("value", "value"), Column("note", "note", rank=2)),
         rows=tuple(rows),
         warnings=tuple(warnings),
+        absent=(("local_device", "no profile matches a device of this machine"), ("", "nothing of it is bundled")),
     )
     c.emit(report, format=format, json=json, output=output, explain=False)
 

@@ -84,10 +84,11 @@ def fit(
         columns=(Column("item", "memory"), Column("bytes", "bytes", "B"), *(Column(key, key, shown=False) for key in ENGINE_KEYS)),
         rows=(*estimate.rows, *capacity.by_engine(found, plan, work)),
         remarks=remarks(plan, r),
-        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
+        assumptions=(*assumed, *c.variant(plan), *c.release(engine, plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=bool(r["fits"]),
+        absent=((" ".join(ENGINE_KEYS), "null in rows of the ledger, which belong to no other engine"),),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 

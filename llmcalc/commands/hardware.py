@@ -50,11 +50,12 @@ def list_devices(
         )
     report = Report(
         command="hardware",
-        title=f"{len(rows)} devices" + (f" with {text!r} in the name" if text else ""),
+        title=c.counted(len(rows), "device") + (f" with {text!r} in the name" if text else ""),
         columns=LIST,
         rows=tuple(rows),
         inputs={"filter": text},
         assumptions=("compute is dense (no sparsity); prices are medians of what is recorded: hardware show ID names providers and dates",),
+        absent=(("", "null where no source gives it"),),
     )
     c.emit(report, format=format, json=json, output=output, explain=False)
 
@@ -89,7 +90,7 @@ def show(
         Fact("name", "name", found.name, shown=False),
         Fact("vendor", "vendor", found.vendor),
         Fact("class", "class", found.device_class),
-        Fact("price_usd_per_hour", "price", price.usd_per_hour, "usd/h", note=price.text),
+        Fact("price_usd_per_hour", "price per hour", price.usd_per_hour, "usd/h", note=price.text),
         Fact("accumulate", "sums in", found.accumulate),
         Fact("confidence", "confidence", found.confidence),
         Fact("origin", "profile", found.origin),
@@ -111,6 +112,8 @@ def show(
         rows=tuple(rows),
         remarks=found.notes,
         warnings=tuple(filter(None, (found.old_prices(),))),
+        rows_first=True,
+        absent=(("", "no source gives it"),),
     )
     c.emit(report, format=format, json=json, output=output, explain=False)
 
@@ -141,7 +144,8 @@ def check(
     report = Report(
         command="hardware",
         title=f"{sum(bool(row['ok']) for row in rows)} of {len(rows)} are well formed",
-        columns=(Column("file", "file"), Column("ok", "ok"), Column("problem", "problem")),
+        remarks=tuple(f"{row['file']}: {row['problem']}" for row in rows if row["problem"]),
+        columns=(Column("file", "file"), Column("ok", "ok"), Column("problem", "problem", shown=False)),
         rows=tuple(rows),
         verdict=all(bool(row["ok"]) for row in rows),
     )

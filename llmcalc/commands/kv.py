@@ -77,6 +77,9 @@ def kv(
     placed = {"weights": weights != "auto", "tp": tp, "pp": pp != "1", "ep": ep != "1", "reserve": reserve != "0", "check": check}
     idle = [name for name, given in placed.items() if given and hardware is None]
     unplaced = (f"{', '.join(idle)}: of use beside --hardware alone",) if idle else ()
+    fits = r.get("max_batch", sequences) >= sequences
+    short = () if fits else (f"does not fit: {hardware} holds {r['max_batch']:,} of {sequences:,} sequences",)
+    unwindowed = "one without windows" if held or sequences > 1 else "  if no layer had a window"
     windowed = r["kv_bytes_per_token"] != r["kv_bytes_per_token_beyond_window"]
     saved = r["kv_bytes_per_sequence"] != r["kv_bytes_per_sequence_full_attention"]
     facts = (
@@ -84,9 +87,9 @@ def kv(
         Fact("kv_bytes_per_token_beyond_window", "  once windows are full", r["kv_bytes_per_token_beyond_window"], "B/token", windowed),
         Fact("state_bytes_per_sequence", "state per sequence", r["state_bytes_per_sequence"], "B", r["state_bytes_per_sequence"] > 0),
         Fact("kv_bytes_per_sequence", "KV per sequence", r["kv_bytes_per_sequence"], "B"),
-        Fact("kv_bytes_total", f"KV of {sequences:,} sequences", r["kv_bytes_total"], "B", sequences > 1),
+        Fact("kv_bytes_total", f"  of {c.counted(sequences, 'sequence')}", r["kv_bytes_total"], "B", sequences > 1),
         *(Fact(key, DEVICE_FACTS[key][0], value, DEVICE_FACTS[key][1], note=engine) for key, value in held.items()),
-        Fact("kv_bytes_per_sequence_full_attention", "  if no layer had a window", r["kv_bytes_per_sequence_full_attention"], "B", saved),
+        Fact("kv_bytes_per_sequence_full_attention", unwindowed, r["kv_bytes_per_sequence_full_attention"], "B", saved),
         Fact("query_heads_per_kv_head", "query heads per KV head", r["query_heads_per_kv_head"]),
         Fact("max_context_tokens", "longest context", r["max_context_tokens"], "tokens"),
         Fact(
@@ -111,10 +114,19 @@ def kv(
         facts=facts,
         columns=COLUMNS,
         rows=estimate.rows,
-        assumptions=(*assumed, *(c.variant(plan) if plan and hardware else ()), *estimate.assumptions),
-        warnings=(*estimate.warnings, *unplaced),
+        assumptions=(
+            *assumed,
+            *(c.variant(plan) if plan and hardware else ()),
+            *(c.release(engine, plan) if plan else ()),
+            *estimate.assumptions,
+        ),
+        warnings=(*short, *estimate.warnings, *unplaced),
         figures=estimate.figures,
-        verdict=r.get("max_batch", sequences) >= sequences,
+        verdict=fits,
+        absent=(
+            ("window_tokens", "null for layers without a window"),
+            ("max_context_tokens native_context_tokens", "the config does not say"),
+        ),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
@@ -122,7 +134,7 @@ def kv(
 LARGE = "h100-sxm"
 """Stands for a device of 70 GiB or more where an engine's defaults need one and none is named."""
 DEVICE_FACTS = {
-    "engine_kv_bytes_per_sequence": ("  as the engine counts it", "B"),
+    "engine_kv_bytes_per_sequence": ("one as the engine counts", "B"),
     "hardware_share": ("share of the memory", "percent"),
     "max_batch": ("sequences that fit", ""),
 }

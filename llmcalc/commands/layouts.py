@@ -50,6 +50,7 @@ def layouts(
     sequences = c.whole_number(batch, "batch")
     estimate = estimator.compare(found, plan, count, Workload(tokens, sequences))
     r = estimate.results
+    heads = f"{r['kv_heads']} KV heads: beyond, ranks hold copies" if r["kv_heads"] > 1 else "one latent or KV head: every rank holds it"
     report = Report(
         command="layouts",
         title=f"{found.id} over {count} × {plan.device.id}",
@@ -67,7 +68,7 @@ def layouts(
             Fact("fastest", "fastest", r["fastest"]),
             Fact("step_time_s", "  step time", r["step_time_s"], "s"),
             Fact("most_sequences", "most sequences that fit", r["most_sequences"]),
-            Fact("valid_tp", "valid tp", r["valid_tp"], note=f"{r['kv_heads']} KV heads: beyond, or of a latent, ranks hold copies"),
+            Fact("valid_tp", "valid tp", r["valid_tp"], note=heads),
             Fact("kv_heads", "KV heads", r["kv_heads"], shown=False),
             Fact("experts", "experts", r["experts"], shown=r["experts"] > 0),
             Fact("devices", "devices", count, shown=False),
@@ -78,7 +79,7 @@ def layouts(
             Column("ep", "ep"),
             Column("dp", "dp"),
             Column("step_time_s", "TPOT", "s"),
-            Column("communication_s", "talk", "s", rank=3),
+            Column("communication_s", "links", "s", rank=3),
             Column("tokens_per_s", "tokens/s", "tokens/s", rank=5),
             Column("ttft_s", "TTFT", "s", rank=4),
             Column("max_batch", "fit"),
@@ -91,10 +92,12 @@ def layouts(
         assumptions=(*assumed, *estimate.assumptions),
         warnings=estimate.warnings,
         verdict=r["fastest"] is not None,
+        rows_first=True,
+        absent=(("", "null where `why` says what forbids the layout"),),
     )
     c.emit(report, format=format, json=json, output=output, explain=False, check=check)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("layouts", epilog=EXAMPLES)(layouts)
+    app.command("layouts", epilog=EXAMPLES)(c.estimating(layouts))

@@ -118,6 +118,11 @@ def levers(
         rows=estimate.rows,
         assumptions=(*(text.replace("ctx ", "prompt ") for text in assumed), *estimate.assumptions),
         warnings=estimate.warnings,
+        rows_first=True,
+        absent=(
+            ("best_lever", "none of these helps"),
+            ("", "null where more arrives than is served"),
+        ),
     )
     c.emit(report, format=format, json=json, output=output, explain=False)
 

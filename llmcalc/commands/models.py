@@ -51,7 +51,7 @@ def list_models(
         )
     report = Report(
         command="models",
-        title=f"{len(rows)} bundled models" + (f" with {text!r} in the name" if text else ""),
+        title=c.counted(len(rows), "bundled model") + (f" with {text!r} in the name" if text else ""),
         columns=COLUMNS,
         rows=tuple(rows),
         inputs={"filter": text},
@@ -160,13 +160,15 @@ def check(
     report = Report(
         command="models",
         title=f"{sum(bool(row['ok']) for row in rows)} of {len(rows)} can be read",
+        remarks=tuple(f"{row['model']}: {row['problem']}" for row in rows if row["problem"]),
+        absent=(("", "null where nothing was counted or compared"),),
         columns=(
             Column("model", "model"),
             Column("ok", "ok"),
             Column("architecture", "architecture", rank=3),
             Column("params", "language model", "params", rank=1),
             Column("hub", "the Hub's", rank=1),
-            Column("problem", "problem", rank=2),
+            Column("problem", "problem", shown=False),
         ),
         rows=tuple(rows),
         verdict=all(bool(row["ok"]) for row in rows),

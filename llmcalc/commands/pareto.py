@@ -144,6 +144,8 @@ def pareto(
         figures = {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
     remarks = tuple(_remarks(best, labelled, limits, asked)) + tuple(each["why"] for each in named)
     count = len(space.candidates)
+    drawn = bool(rows) and all(row[axis.key] > 0 for row in rows for axis in (across, up))  # logarithmic axes
+    drawn = drawn and chosen_format not in ("json", "csv", "markdown")
     report = Report(
         command="pareto",
         title=f"Pareto front of {found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",
@@ -185,7 +187,7 @@ def pareto(
         remarks=remarks,
         rows_first=True,
         brief=_brief(rows),
-        chart=_chart(space, rows, labelled, named, across, up) if chosen_format not in ("json", "csv", "markdown") and rows else None,
+        chart=_chart(space, rows, labelled, named, across, up) if drawn else None,
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
@@ -370,7 +372,8 @@ def _named(
     one = search.candidate(hardware.load(name), (ranks,), True, None if price is None else units.quantity(price, "usd/h"))
     s.check_ranks(space.model, (one,))
     weights = s.weight_formats(space.model, settings["weights"]) if "weights" in settings else space.weights[:1]
-    kvs = s.kv_formats(space.model, settings.get("kv", settings.get("kv_dtype", ""))) or space.kvs[:1]
+    kv = settings.get("kv", settings.get("kv_dtype"))
+    kvs = space.kvs[:1] if kv is None else s.kv_formats(space.model, kv)
     batch = c.whole_number(settings.get("batch", settings.get("b", "1")), "batch")
     reason = search.obstacle(space, one, weights[0], ranks)
     if reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from llmcalc import traffic as arrivals
 from llmcalc import units
 from llmcalc.commands import common as c
+from llmcalc.commands.space import listed
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import planning as estimator
 from llmcalc.present import Column, Fact, Report
@@ -171,7 +173,7 @@ def plan(
     """The cheapest deployment for a rate of requests and limits on TTFT and TPOT, checked by simulation."""
     found = c.load(model, revision=revision, offline=offline, refresh=refresh)
     coming = asked_traffic(rate, trace, traffic, prompt, output_tokens, cached, reasoning_tokens, arrival_cv, prompt_cv, output_cv)
-    names = [name for name in (hardware or DEFAULT_DEVICES).split(",") if name.strip()]
+    names = listed(DEFAULT_DEVICES if hardware is None else hardware, "hardware")
     options: dict[str, Any] = {
         "weights": weights,
         "kv_dtype": kv_dtype,
@@ -258,7 +260,7 @@ def plan(
             note="everything charged to the output",
         ),
         Fact("utilization", "load", r["utilization"], "percent", met, note="of the highest rate a replica sustains"),
-        Fact("max_rate_per_replica", "highest rate of a replica", r["max_rate_per_replica"], "", met, note="requests/s, at saturation"),
+        Fact("max_rate_per_replica", "requests/s of a replica", r["max_rate_per_replica"], "", met, note="the most, at saturation"),
         Fact("batch_limit", "batch limit", r["batch_limit"], "", met, note="sequences of a replica"),
         Fact("mean_batch", "  mean batch", r["mean_batch"], "", met),
         *(Fact(f"{name}_p{p}_s", f"{name.upper()} p{p}", r[f"{name}_p{p}_s"], "s", met) for name in ("ttft", "tpot") for p in (50, 95, 99)),
@@ -276,7 +278,7 @@ def plan(
         *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_") and key.endswith(("_low_s", "_high_s"))),
         Fact("e2e_p95_s", "whole request p95", r["e2e_p95_s"], "s", met),
         Fact("preemptions", "preemptions", r["preemptions"], shown=bool(r["preemptions"])),
-        Fact("binding", "binding", r["binding"], note=_BINDING.get(r["binding"] or "", "")),
+        Fact("binding", "binding", r["binding"], shown=r["binding"] is not None, note=_BINDING.get(r["binding"] or "", "")),
         Fact(
             "next_lever",
             "next lever",
@@ -291,7 +293,7 @@ def plan(
     )
     report = Report(
         command="plan",
-        title=f"{found.id}: {_chosen(r)}",
+        title=f"{found.id}: {_chosen(r, limited=service.max_ttft_s is not None or service.max_tpot_s is not None)}",
         model=c.model_header(found),
         hardware={"id": r["hardware"], "count": r["devices"]} if met else None,
         inputs={
@@ -316,22 +318,63 @@ def plan(
         assumptions=(
             *((f"devices {DEFAULT_DEVICES}: not given",) if hardware is None else ()),
             f"weights in {chosen.weights.name}, KV in {chosen.kv.name}",
-            *estimate.assumptions,
+            *_once(estimate.assumptions),
         ),
         warnings=tuple(warnings),
         figures=estimate.figures,
         verdict=met,
+        remarks=_as_cheap(r, rows) if met and not load_test and not tested else (),
+        absent=(
+            *(((_TPOT_KEYS, "every answer is a single token"),) if r["tpot_p50_s"] is None else ()),
+            *(((_MONEY_KEYS, "not every device has a price"),) if r["usd_per_month"] is None else ()),
+            ("next_lever_gain", "no lever was found"),
+            ("", "null where `why` says what forbids it"),
+        )
+        if met
+        else (("", "no layout that was tried meets the limits"),),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
 
-def _chosen(r: dict[str, Any]) -> str:
+def _chosen(r: dict[str, Any], *, limited: bool) -> str:
     """The answer in a line."""
     if r["devices"] is None:
-        return "NO DEPLOYMENT MEETS THE LIMITS"
+        return "NO DEPLOYMENT MEETS THE LIMITS" if limited else "NO DEPLOYMENT SERVES THIS"
     return f"{r['devices']} × {r['hardware']}" + (f" in {r['replicas']} replicas" if r["replicas"] > 1 else "")
 
 
+def _once(texts: Iterable[str]) -> Iterator[str]:
+    """The assumptions; the command that lists measured rows stands in the last of those that name it."""
+    held = list(texts)
+    for number, text in enumerate(held):
+        head, command, rest = text.partition("; llmcalc accuracy ")
+        yield head if command and any(later.endswith(command + rest) for later in held[number + 1 :]) else text
+
+
+def _as_cheap(r: dict[str, Any], rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Another layout of as many devices for the same money that answers faster, for a look before the choice."""
+    times = ("ttft_p95_s", "tpot_p95_s")
+    alike = [
+        row
+        for row in rows
+        if all(row.get(key) == r[key] for key in ("hardware", "devices", "usd_per_month")) and row["tp"] != r["tp"]
+        and all(row[key] is not None and row[key] < r[key] for key in times)
+    ]  # fmt: skip
+    if not alike:
+        return ()
+    row = min(alike, key=lambda each: float(each["tpot_p95_s"]))
+    ttft, tpot = (units.seconds(row[key]) for key in times)
+    many = row["replicas"] > 1
+    words = (
+        f"{row['replicas']} replicas of tp {row['tp']} cost the same and answer"
+        if many
+        else f"one of tp {row['tp']} costs the same and answers"
+    )
+    return (f"{words} faster: TTFT p95 {ttft}, TPOT p95 {tpot}",)
+
+
+_TPOT_KEYS = "tpot_p50_s tpot_p95_s tpot_p99_s"
+_MONEY_KEYS = "usd_per_hour usd_per_month usd_per_million_output_tokens usd_per_request"
 _BINDING = {
     "memory": "the caches that fit hold the rate down",
     "tpot": "the limit on TPOT holds the batch down, or asks for more replicas",
@@ -395,8 +438,8 @@ _LABELS: dict[str, tuple[str, str]] = {
     "disaggregated_decode_devices": ("  devices of decode", ""),
     "disaggregated_prefill_per_decode": ("  prefill per decode, unrounded", ""),
     "disaggregated_transfer_bytes_per_request": ("  cache sent per request", "B"),
-    "disaggregated_transfer_s": ("  in", "s"),
-    "disaggregated_transfer_bytes_per_s": ("  in all", "B/s"),
+    "disaggregated_transfer_s": ("    sent in", "s"),
+    "disaggregated_transfer_bytes_per_s": ("    of all requests", "B/s"),
     "disaggregated_ttft_s": ("  TTFT at the percentile, at most", "s"),
     "disaggregated_tpot_s": ("  TPOT at the percentile", "s"),
     "disaggregated_met": ("  limits met", ""),

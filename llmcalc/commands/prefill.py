@@ -34,7 +34,6 @@ def prefill(
     tp: c.TpOption = None,
     pp: c.PpOption = "1",
     ep: c.EpOption = "1",
-    engine: c.EngineOption = "napkin",
     revision: c.RevisionOption = None,
     offline: c.OfflineOption = False,
     refresh: c.RefreshOption = False,
@@ -48,7 +47,7 @@ def prefill(
     tokens, assumed = c.context(found, ctx if ctx is not None or prompt is None else prompt, at_most=c.DEFAULT_CTX)
     read = c.units.tokens(prompt, "prompt") if prompt is not None else tokens
     known = c.cached_tokens(cached, read)
-    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, engine=engine)
+    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep)
     sequences = c.whole_number(batch, "batch", least=0)
     piece = c.count_or_zero(chunk, "chunk") or None
     work = Workload(tokens, sequences) if sequences else None

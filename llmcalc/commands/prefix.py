@@ -27,7 +27,7 @@ Examples:
 def prefix(
     model: c.ModelOption,
     hardware: c.HardwareOption,
-    sequences: Annotated[str, typer.Option("--sequences", "-b", metavar="N", help="Sequences with the common prefix.")] = "1",
+    batch: Annotated[str, typer.Option("--sequences", "--batch", "-b", metavar="N", help="Sequences with the common prefix.")] = "1",
     prefix_tokens: Annotated[
         str | None, typer.Option("--prefix", metavar="TOKENS", help="Tokens that all prompts begin with. [default: the prompt]")
     ] = None,
@@ -87,7 +87,7 @@ def prefix(
         memory_utilization=memory_utilization,
     )
     what = estimator.Sharing(
-        c.whole_number(sequences, "sequences"),
+        c.whole_number(batch, "sequences"),
         common,
         read,
         units.tokens(output_tokens, "output-tokens") if output_tokens is not None else 0,
@@ -163,7 +163,11 @@ def prefix(
             "routing": routing,
             **c.plan_inputs(plan),
         },
-        header=(c.model_line(found), c.hardware_line(plan), f"{what.sequences:,} sequences of {read:,} tokens, {common:,} of them common"),
+        header=(
+            c.model_line(found),
+            c.hardware_line(plan),
+            f"{c.counted(what.sequences, 'sequence')} of {read:,} tokens, {common:,} of them common",
+        ),
         facts=facts,
         assumptions=estimate.assumptions,
         warnings=estimate.warnings,
@@ -174,4 +178,4 @@ def prefix(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("prefix", epilog=EXAMPLES)(prefix)
+    app.command("prefix", epilog=EXAMPLES)(c.estimating(prefix))

@@ -41,7 +41,7 @@ COLUMNS = (
     Column("step_time_s", "step", "s"),
     Column("speedup", "faster"),
     Column("tokens_per_s", "tok/s", "tokens/s", rank=1),
-    Column("tokens_per_s_at_max_batch", "tok/s, full", "tokens/s", rank=6),
+    Column("tokens_per_s_at_max_batch", "full tok/s", "tokens/s", rank=6),
     Column("critical_batch", "B*", rank=4),
     *(Column(key, key, unit, shown=False) for key, unit in HIDDEN),
     Column("usd_per_million_output_tokens", "$/1M", "usd", rank=3),
@@ -130,6 +130,11 @@ def quant(
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=r["fits"] is not False,
+        rows_first=True,
+        absent=(
+            ("usd_per_million_output_tokens_at_max_batch", "null where no sequence fits or no price is recorded"),
+            ("", "null where no sequence fits or the size of the memory is not known"),
+        ),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 

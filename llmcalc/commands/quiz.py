@@ -29,7 +29,7 @@ Examples:
 
   llmcalc quiz --seed 7 --count 20 -f markdown > worksheet.md
 
-  printf '160 KiB\\n0.67 GB\\n' | llmcalc quiz --topic napkin --count 2 --seed 7
+  printf '14.2 ms\\n0.67 GB\\n' | llmcalc quiz --topic napkin --count 2 --seed 7
 
 Topics: kv, heads, weights, batch, ceiling, decode, critical, crossover, quantise, cost, tpot, prefill, prefix, speculation,
 sampling, paging, batching, parallel, moe, sizing, napkin (the five problems of the course notes), levers.

@@ -8,7 +8,7 @@ import typer
 
 from llmcalc import units
 from llmcalc.commands import common as c
-from llmcalc.commands.space import words
+from llmcalc.commands.space import listed
 from llmcalc.estimate import decode
 from llmcalc.estimate import roofline as estimator
 from llmcalc.plan import Workload
@@ -68,11 +68,11 @@ def roofline(
         most = decode.fits(found, plan, Workload(tokens, 1)).results["max_batch"] or 1
         batches = tuple(sorted({2**power for power in range(int(most).bit_length())} | {int(most)}))
     else:
-        batches = tuple(sorted({c.whole_number(word, "batch") for word in words(batch)}))
+        batches = tuple(sorted({c.whole_number(word, "batch") for word in listed(batch, "batch")}))
     if prompt is None:
         prompts = tuple(sorted({*(each for each in PROMPTS if each < tokens), tokens}))
     else:
-        prompts = tuple(sorted({units.tokens(word, "prompt") for word in words(prompt)}))
+        prompts = tuple(sorted({units.tokens(word, "prompt") for word in listed(prompt, "prompt")}))
     estimate = estimator.roofline(found, plan, tokens, batches, prompts, method)
     r = estimate.results
     ridge = r["ridge_point_flops_per_byte"]

@@ -10,6 +10,7 @@ from llmcalc.commands import common as c
 from llmcalc.commands import plan as p
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import capacity, planning
+from llmcalc.estimate import simulate as simulator
 from llmcalc.estimate.steady import steady as closed_form
 from llmcalc.present import Column, Fact, Report
 
@@ -110,6 +111,8 @@ def simulate(
             f"steady_batch and steady_tpot_s: saturated, {coming.rate:.3g} requests/s arrive and {steady.max_rate:.3g} are served at most; "
             "the queue grows without end, and all times with it"
         )
+    if outcome.peak_in_flight >= simulator.MOST_WAITING:
+        warnings.append(f"peak_in_flight: {simulator.MOST_WAITING:,} requests wait at once; those behind them are not counted")
     if outcome.token_tpot_s is None:
         warnings.append("tpot: every answer is a single token, which comes with the prompt")
     if coming.cv != 1:
@@ -117,7 +120,7 @@ def simulate(
     facts = (
         Fact("requests", "requests", outcome.requests),
         Fact("utilization", "load", steady.load, "percent", note="of the highest rate"),
-        Fact("max_rate", "highest rate", steady.max_rate, note="requests/s"),
+        Fact("max_rate", "requests/s, at most", steady.max_rate, note="at saturation"),
         Fact("mean_batch", "mean batch", outcome.mean_batch, note="decoding"),
         Fact("steady_batch", "  closed form", steady.batch),
         Fact("tpot_s", "time per token", outcome.token_tpot_s, "s", note="each token counting alike"),
@@ -160,14 +163,15 @@ def simulate(
             f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
             f"at most {min(one.memory_batch, service.max_batch):,} sequences at once; memory holds {one.memory_batch:,} of mean length",
             *(() if coming.trace else (f"after a warm-up, {outcome.requests:,} requests are measured; seed {service.seed}",)),
-            "quantiles are 0.13% exact",
+            "quantiles are exact to 0.13%",
         ),
         warnings=tuple(warnings),
         verdict=broken is None and steady.batch is not None,
+        absent=(("", "every answer is a single token"),),
     )
     c.emit(report, format=format, json=json, output=output, explain=False, check=check)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("simulate", epilog=EXAMPLES)(simulate)
+    app.command("simulate", epilog=EXAMPLES)(c.estimating(simulate))

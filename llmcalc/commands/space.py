@@ -64,6 +64,14 @@ def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def listed(text: str, name: str) -> list[str]:
+    """What stands between commas, something at least. Errors: bad-value."""
+    found = words(text)
+    if not found:
+        raise UsageError("bad-value", f"{name} {printable(text, 40)!r} names nothing", f"give one or several between commas: --{name} A,B")
+    return found
+
+
 def counted(number: int) -> str:
     """A number of devices in words."""
     return f"{number} device{'s' * (number != 1)}"
@@ -125,7 +133,7 @@ def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | N
     elif tp.strip().lower() == "all":
         asked = search.tensor_parallel(model, MOST_RANKS)
     else:
-        asked = tuple(sorted({c.whole_number(word, "tp", most=8192) for word in words(tp)}))
+        asked = tuple(sorted({c.whole_number(word, "tp", most=8192) for word in listed(tp, "tp")}))
     made = []
     for count, device in found:
         if count is not None and tp is not None and count not in asked:
@@ -150,13 +158,13 @@ def check_ranks(model: Model, chosen: tuple[Candidate, ...]) -> None:
 
 def weight_formats(model: Model, text: str) -> tuple[Format, ...]:
     """The weight formats of a list, each once."""
-    named = SERVED if text.strip().lower() == "all" else words(text)
+    named = SERVED if text.strip().lower() == "all" else listed(text, "weights")
     return tuple({each.name: each for each in (memory.weight_format(model, name)[0] for name in named)}.values())
 
 
 def kv_formats(model: Model, text: str) -> tuple[Format, ...]:
     """The KV formats of a list, each once."""
-    named = CACHES if text.strip().lower() == "all" else words(text)
+    named = CACHES if text.strip().lower() == "all" else listed(text, "kv-dtype")
     return tuple({each.name: each for each in (memory.kv_format(model, name)[0] for name in named)}.values())
 
 
@@ -207,6 +215,8 @@ def limit(text: str | None, name: str, kind: str = "s") -> float | None:
     value = units.quantity(text, kind)
     if not value > 0 or not math.isfinite(value):
         raise UsageError("bad-value", f"{name} {printable(text, 40)!r} is not above 0", f"write it like --{name} 50ms")
+    if kind == "s":
+        c.bare_seconds(text, name, value)
     return float(value)
 
 

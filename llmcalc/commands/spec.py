@@ -167,6 +167,10 @@ def spec(
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=r["speedup"] > 1 and r["fits"] is not False,
+        absent=(
+            ("slower_from_batch", f"faster at every batch up to {estimate.rows[-1]['batch']:,}"),
+            ("draft_memory_bytes", "not counted: only --draft MODEL says what drafts"),
+        ),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
@@ -206,7 +210,7 @@ def _proof_report(proof: dict[str, Any]) -> Report:
         title="Rejection sampling with a draft: the output is the target's",
         facts=(Fact("acceptance", "acceptance", float(proof["acceptance"]), shown=False), *_proof_facts(proof)),
         assumptions=("exact fractions, no rounding",),
-        warnings=() if proof["residual"] is not None else ("residual: p and q are equal, so nothing is ever rejected",),
+        warnings=() if proof["residual"] is not None else ("residual, residual_text: p and q are equal, so nothing is ever rejected",),
         verdict=proof["exact"],
     )
 

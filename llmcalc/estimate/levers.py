@@ -10,7 +10,7 @@ from typing import Any
 from llmcalc import formats, hardware
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Estimate, decode, layout, memory, planning, prefill, serving, speculation
+from llmcalc.estimate import Estimate, capacity, decode, layout, memory, planning, prefill, serving, speculation
 from llmcalc.estimate.steady import steady
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing
@@ -188,7 +188,7 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
     base = evaluate(state)
     key = GOALS[goal]
     rows = []
-    warnings = []
+    warnings = [*state.model.notes, *capacity.cautions(state.model, state.plan, state.prompt + state.output)]
     for lever in levers(state):
         try:
             changed = lever.change(state)
@@ -234,7 +234,7 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
         )
     if base["max_batch"] < (base["batch"] or 1):
         warnings.insert(
-            0, f"{state.batch:,} sequences of {state.prompt + state.output:,} tokens do not fit: memory holds {base['max_batch']:,}"
+            0, f"does not fit: memory holds {base['max_batch']:,} of {state.batch:,} sequences of {state.prompt + state.output:,} tokens"
         )
     return Estimate(
         {

@@ -77,7 +77,7 @@ def replica(model: Model, plan: Deployment, service: Service, sample: list[Reque
     def highest(batch: int) -> float:
         return float(serving.highest(rates, profile, batch, service.chunk)[0].value)
 
-    return Replica(plan, rates, profile, limit, held, quick, highest(limit) if limit else 0.0, highest(service.max_batch))
+    return Replica(plan, rates, profile, limit, held, quick, highest(limit) if limit else 0.0, highest(service.max_batch) if held else 0.0)
 
 
 def candidates(model: Model, plan: Deployment) -> Iterator[Deployment]:

@@ -97,7 +97,7 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     cold = prefill.length(prefill.terms(model, timed, what.prompt))
     cached = min(shared.value, what.prompt - 1)
     warm = prefill.length(prefill.terms(model, timed, what.prompt, cached))
-    warnings = []
+    warnings = [*model.notes, *capacity.cautions(model, plan, what.prompt)]
     if cold.value is None:
         warnings.append(f"ttft_cold_s, ttft_warm_s, recompute_s: {cold.origin}")
     # The pool that is left for histories.

@@ -6,7 +6,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, decode, layout, prefill
+from llmcalc.estimate import Estimate, capacity, decode, layout, prefill
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Deployment, Workload
@@ -61,7 +61,7 @@ def roofline(
             *decode.assumptions(model, plan),
             "attention counts in a prefill's arithmetic; of a decode step its reading counts, which takes longer",
         ),
-        warnings=tuple(model.notes),
+        warnings=(*model.notes, *capacity.cautions(model, plan, ctx)),
     )
 
 

@@ -99,6 +99,10 @@ class Outcome:
         return self.output_tokens / self.seconds if self.seconds else 0
 
 
+MOST_WAITING = 2**18
+"""Requests that queue at once. Behind them nobody's turn comes sooner or later for being counted."""
+
+
 class _Sequence:
     __slots__ = ("arrival", "cached", "ends", "first", "index", "left", "output", "place", "prompt", "target", "version")
 
@@ -146,7 +150,7 @@ def simulate(
     started = warmup == 0
 
     while True:
-        while coming is not None and coming[0] <= now:
+        while coming is not None and coming[0] <= now and len(waiting) < MOST_WAITING:
             waiting.append(_Sequence(index, coming))
             index += 1
             coming = next(source, None)

@@ -201,7 +201,7 @@ def speculation(
     cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
     extra, memory_words = draft_memory(model, plan, work, draft)
     held = decode.fits(model, plan, Workload(work.ctx + chosen, work.batch))
-    warnings = []
+    warnings = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     intensity, ridge = verify_intensity(model, plan, chosen + 1)
     if ridge is not None and intensity > ridge:
         warnings.append(

@@ -104,6 +104,8 @@ class Report:
     brief: tuple[int, ...] = ()
     """The rows that a terminal shows, where there are too many to read; empty: all."""
     chart: Chart | None = None
+    absent: tuple[tuple[str, str], ...] = ()
+    """(Keys, why they are null where they are null), for those who read keys; no key: every null without a reason yet."""
 
 
 PICTURES: dict[str, str] = {"svg": "as_svg", "png": "as_png"}

@@ -10,7 +10,7 @@ from llmcalc.present import Report, exact, shown
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:left}
-.n{text-align:right;font-variant-numeric:tabular-nums}.d{color:#666}pre{overflow-x:auto;background:#f6f6f6;padding:1rem}
+td{white-space:pre-wrap}.n{text-align:right;font-variant-numeric:tabular-nums}.d{color:#666}pre{overflow-x:auto;background:#f6f6f6;padding:1rem}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}td,th{border-color:#444}.d{color:#aaa}pre{background:#222}}
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from llmcalc.figures import derivation
@@ -25,10 +27,22 @@ def envelope(report: Report) -> dict[str, Any]:
     if report.remarks:
         body["remarks"] = list(report.remarks)
     body["assumptions"] = list(report.assumptions)
-    body["warnings"] = [*report.warnings, *(f"{key}: not a finite number" for key in lost)]
+    body["warnings"] = [*report.warnings, *(f"{key}: not a finite number" for key in lost), *_reasons(report, body)]
     if report.explain:
         body["derivations"] = {name: _clean(derivation(figure), name, lost) for name, figure in report.figures.items()}
     return body
+
+
+def _reasons(report: Report, body: dict[str, Any]) -> Iterator[str]:
+    """Why keys are null of which the warnings do not speak."""
+    said = " ".join(report.warnings)
+    nulls = [key for held in (body["results"], *body.get("rows", [])) for key, value in held.items() if value is None]
+    unsaid = [key for key in dict.fromkeys(nulls) if not re.search(rf"\b{key}\b", said)] if report.absent else []
+    for keys, reason in report.absent:
+        found = [key for key in unsaid if not keys or key in keys.split()]
+        unsaid = [key for key in unsaid if key not in found]
+        if found:
+            yield f"{', '.join(found)}: {reason}"
 
 
 def _clean(value: Any, key: str, lost: list[str]) -> Any:

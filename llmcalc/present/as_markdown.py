@@ -13,8 +13,11 @@ def render(report: Report) -> str:
     lines += [f"{plain_text(line)}  " for line in report.remarks] + ([""] if report.remarks else [])
     visible = [fact for fact in report.facts if fact.shown]
     if visible:
-        lines += ["| | | exact |", "| :-- | --: | --: |"]
-        lines += [f"| {plain_text(f.label)} | {plain_text(shown(f.value, f.unit))} | {exact(f.value, f.unit)} |" for f in visible] + [""]
+        lines += ["| | | exact | |", "| :-- | --: | --: | :-- |"]
+        lines += [
+            f"| {_indented(f.label)} | {plain_text(shown(f.value, f.unit))} | {exact(f.value, f.unit)} | {plain_text(f.note)} |"
+            for f in visible
+        ] + [""]
     columns = [column for column in report.columns if column.shown]
     if report.rows and columns:
         lines += ["| " + " | ".join(plain_text(c.label) for c in columns) + " |"]
@@ -28,6 +31,11 @@ def render(report: Report) -> str:
     lines += [f"- assumes {plain_text(line)}" for line in report.assumptions]
     lines += [f"- warning: {plain_text(line)}" for line in report.warnings]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _indented(label: str) -> str:
+    """A label whose leading spaces a table keeps."""
+    return "&emsp;" * ((len(label) - len(label.lstrip())) // 2) + plain_text(label.lstrip())
 
 
 def plain_text(text: str) -> str:

@@ -89,22 +89,42 @@ def _note(text: str) -> Padding:
 def _facts(report: Report, width: int) -> Table:
     visible = [fact for fact in report.facts if fact.shown]
     cells = [(printable(fact.label, 200), shown(fact.value, fact.unit), exact(fact.value, fact.unit), fact.note) for fact in visible]
-    values = max(len(cell[1]) for cell in cells)
+    words = [isinstance(fact.value, str | list | tuple) for fact in visible]
     exacts = max(len(cell[2]) for cell in cells)
     labels = max(len(cell[0]) for cell in cells)
-    with_exact = exacts > 0 and 4 + min(labels, 24) + 2 + values + 2 + exacts <= width
+
+    def shape(most: int, with_exact: bool) -> tuple[tuple[bool, int, int], int, bool, list[tuple[str, str, str, str]]]:
+        """How good it is (numbers are whole, little text is cut, much is told), the width of values, and the cells.
+
+        Text that is longer than `most` widens nothing; it stands in the place of a note.
+        """
+        values = max(min(len(cell[1]), most) if text else len(cell[1]) for cell, text in zip(cells, words, strict=True))
+        used = 4 + labels + 2 + values + (2 + exacts if with_exact else 0)
+        placed, told = [], 0
+        for label, value, precise, note in cells:
+            beside = values < len(value) <= width - used - 2
+            joined = f"{value}; {note}"
+            note = _note_within(joined if beside and note else note, width - used - 2)
+            if beside:
+                value, note = "", note if note.startswith(value) else value
+            placed.append((label, value, precise, note))
+            told += (bool(note) and not beside) + (with_exact and bool(precise))
+        cut = sum((len(cell[1]) > values) + (len(cell[0]) > labels + min(width - used, 0)) for cell in placed)
+        return (used - labels + 8 <= width, -cut, told), values, with_exact, placed
+
+    shapes = [shape(most, with_exact) for most in (200, 20, 14) for with_exact in (exacts > 0, False)]
+    _, values, with_exact, placed = max(shapes, key=lambda found: found[0])
     used = 4 + labels + 2 + values + (2 + exacts if with_exact else 0)
-    notes = [_note_within(cell[3], width - used - 2) for cell in cells]
-    with_notes = any(notes)
+    with_notes = any(cell[3] for cell in placed)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True, width=2)
     table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(8, width - used + labels))
-    table.add_column(justify="right", no_wrap=True, min_width=values, style="bold")
+    table.add_column(justify="right", no_wrap=True, overflow="ellipsis", width=values, style="bold")
     if with_exact:
         table.add_column(justify="right", no_wrap=True, min_width=exacts, style="dim")
     if with_notes:
         table.add_column(no_wrap=True, style="dim")
-    for (label, value, precise, _), note in zip(cells, notes, strict=True):
+    for label, value, precise, note in placed:
         row: list[str | Text] = ["", Text(label), Text(value)]
         row += [Text(precise)] if with_exact else []
         row += [Text(note)] if with_notes else []
@@ -136,12 +156,16 @@ def _rows(report: Report, width: int) -> list[Table | Padding]:
     columns, gap = list(everything), 2
     while left_over(gap, widths(columns)) < 0 and any(column.rank for column in columns):
         columns.remove(max(reversed(columns), key=lambda column: column.rank))
+    for column in sorted((column for column in everything if column not in columns), key=lambda column: column.rank):
+        wider = [each for each in everything if each in columns or each is column]  # it went before a wider one: is there room now?
+        if left_over(gap, {key: max(least, longest[key]) for key, least in widths(wider).items()}) >= 0:
+            columns = wider
     room = widths(columns)
     if left_over(gap, room) < 0:  # not even what must stay has room: less space between, shorter labels
         gap = 1
         room = room if left_over(gap, room) >= 0 else widths(columns, tight=True)
-    for column in columns if gap == 1 else ():
-        if not numeric[column.key]:  # then shorter text
+    for column in sorted(columns, key=lambda column: -longest[column.key]) if gap == 1 else ():
+        if not numeric[column.key]:  # then shorter text, the longest first
             room[column.key] -= min(max(-left_over(gap, room), 0), max(room[column.key] - 6, 0))
     while left_over(gap, room) < 0 and len(columns) > 2:  # and then fewer numbers, but whole ones
         room.pop(columns.pop().key)
@@ -175,8 +199,10 @@ def _rows(report: Report, width: int) -> list[Table | Padding]:
     found: list[Table | Padding] = [table]
     if report.brief:
         found.append(_note(f"{len(rows)} of {len(report.rows):,} rows; -f csv has all"))
-    if len(columns) < len(everything):
-        found.append(_note("not shown at this width: " + ", ".join(c.label for c in everything if c not in columns and c.label)))
+    gone = ", ".join(c.label for c in everything if c not in columns and c.label)
+    cut = ", ".join(c.label for c in columns if longest[c.key] > room[c.key] and c.label)
+    if gone or cut:
+        found.append(_note("; ".join([*([f"not shown at this width: {gone}"] if gone else []), *([f"cut short: {cut}"] if cut else [])])))
     return found
 
 

@@ -528,7 +528,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "napkin_5_crossover": ("From which batch on, at 4,096 tokens, are the caches more to read than the weights?", "С какого батча при 4 096 токенах кэш читается дольше весов?"),
     "napkin_5_crossover.how": ("B · 0.67 > 26.", "B · 0.67 > 26."),
     # ---- what the quiz itself says
-    "ui.seed": ("Quiz: {count} questions, seed {seed}. Any unit will do; ? skips, q ends.", "Викторина, вопросов: {count}, seed {seed}. Единицы любые; ? пропускает, q заканчивает."),
+    "ui.seed": ("Quiz, questions: {count}, seed {seed}. Any unit will do; ? skips, q ends.", "Викторина, вопросов: {count}, seed {seed}. Единицы любые; ? пропускает, q заканчивает."),
     "ui.question": ("Question {number} of {count} · {topic} · level {level}", "Вопрос {number} из {count} · {topic} · уровень {level}"),
     "ui.exact": ("Exact.", "Точно."),
     "ui.close": ("Within 10%.", "В пределах 10%."),
