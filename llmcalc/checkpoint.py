@@ -167,16 +167,20 @@ class Matcher:
     def __init__(self, patterns: Iterable[Any]) -> None:
         self._exact: set[str] = set()
         self._parts: list[str] = []
-        self._regex: dict[str, re.Pattern[str]] = {}
+        self._regex: list[re.Pattern[str]] = []
         self._spent_s = 0.0
         globs = []
+        seen = set()
         for pattern in patterns:
             if not isinstance(pattern, str) or not pattern or len(pattern) > 500:
                 raise ConfigError(
                     "bad-quantization", f"{printable(repr(pattern), 60)} in a quantiser's list is no module name", "check the list"
                 )
+            if pattern in seen:
+                continue
+            seen.add(pattern)
             if pattern.startswith("re:"):
-                self._regex[pattern] = self._regex.get(pattern) or _expression(pattern[3:])
+                self._regex.append(_expression(pattern[3:]))
                 continue
             name = _TO_LAYER.sub("layers.", pattern)
             if "*" in name:
@@ -189,7 +193,12 @@ class Matcher:
 
     def __call__(self, spellings: Iterable[str]) -> bool:
         """Whether one of the spellings of a module, or a module around it, is in the list."""
-        return any(self._one(name) for name in spellings)
+        start = process_time()
+        found = any(self._one(name) for name in spellings)
+        self._spent_s += process_time() - start
+        if self._spent_s > MOST_MATCHING_S:
+            raise ConfigError("bad-quantization", "a quantiser's list takes too long to match with the names of modules", "check the list")
+        return found
 
     def _one(self, name: str) -> bool:
         if self._exact and any(around in self._exact for around in _around(name)):
@@ -199,14 +208,7 @@ class Matcher:
             return True
         if self._glob and self._glob.match(name):
             return True
-        if not self._regex:
-            return False
-        start = process_time()
-        found = any(one.match(prefix + name) for one in self._regex.values() for prefix in _PREFIXES)
-        self._spent_s += process_time() - start
-        if self._spent_s > MOST_EXPRESSIONS_S:
-            raise ConfigError("bad-quantization", "the expressions of a quantiser's list take too long to match", "check the list")
-        return found
+        return any(one.match(prefix + name) for one in self._regex for prefix in _PREFIXES)
 
 
 def _around(name: str) -> Iterator[str]:
@@ -219,8 +221,8 @@ def _around(name: str) -> Iterator[str]:
 _ONE_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _REPEATED = re.compile(r"[*+]|\{\d*,\d*\}")
 MOST_REPEATS = 4
-MOST_EXPRESSIONS_S = 1.0
-"""Of processor time for one list. The largest of the bundled checkpoints takes 0.1 s."""
+MOST_MATCHING_S = 2.0
+"""Of processor time for one list. The slowest of the bundled checkpoints takes 0.1 s."""
 
 
 def _expression(text: str) -> re.Pattern[str]:

@@ -55,7 +55,7 @@ class _Amount:
             number = quantity(value, self.kind)
         except LlmcalcError as problem:
             raise ValueError(f"{problem.message}; write it like {example!r}") from None
-        if not 0 < number < 1e21:
+        if not 1e-6 <= number < 1e21:  # what is smaller underflows in arithmetic
             raise ValueError(f"must be above zero, as in {example!r}")
         return number
 

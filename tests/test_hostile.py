@@ -13,20 +13,25 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import test_fuzz
 
-from llmcalc import data, model, sources, traffic
+from llmcalc import checkpoint, data, formats, model, sources, traffic
 from llmcalc.cli import main
 from llmcalc.commands import COMMANDS
 from llmcalc.errors import LlmcalcError, printable
+from llmcalc.estimate import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
     "vocab_size": 100, "max_position_embeddings": 512,
 }  # fmt: skip
+FORMATS = ["table", "json", "csv", "markdown", "html"]
+BAD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 @pytest.fixture(autouse=True)
@@ -208,12 +213,165 @@ def test_a_trace_ends_a_row_with_its_line() -> None:
     assert caught.value.code == "bad-trace"
 
 
+# ---- expressions and quantities that never end -----------------------------------------------------------------------
+
+
+def quantised(*ignored: str) -> model.Model:
+    block = {
+        "quant_method": "compressed-tensors",
+        "ignore": list(ignored),
+        "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4}}},
+    }
+    return model.read({**LLAMA, "quantization_config": block})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(x+x+)+y", "(.*)*$", "([a-z_.]+)*!", "(a|a|b)+$", "(?:.{0,9}){0,99}!", ".*.*.*.*.*.*!", r"\w+\w+\w+\w+\w+!", "(", "[z-a]", "*"],
+)
+def test_an_expression_that_would_not_end_is_refused(text: str) -> None:
+    """Backtracking through nested repeats takes longer than anybody waits, for a name of thirty letters."""
+    with pytest.raises(LlmcalcError, match="in a quantiser's list") as caught:
+        checkpoint.read(quantised(f"re:{text}"), formats.FORMATS["bf16"])
+    assert caught.value.code == "bad-quantization"
+
+
+def test_expressions_that_quantisers_write_are_read() -> None:
+    """Those of Kimi's and of the compressors' own examples; signs inside of classes and behind backslashes repeat nothing."""
+    for text in (
+        r".*mlp\.(gate|up|gate_up|down)_proj.*",
+        r"model\.layers\.([0-9]|1[0-9])\.self_attn.*",
+        r".*\.[*+)]?x\)\*",
+        "^(?!.*mlp).*$",
+        "lm_head",
+    ):
+        assert checkpoint.read(quantised(f"re:{text}"), formats.FORMATS["bf16"]) is not None
+
+
+def test_one_pattern_many_times_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of 20,000 took 4 s; so would 20,000 that differ, which end in an error instead."""
+    read = quantised(*["re:.*shared_experts.*", "model.layers.1.self_attn.indexer*"] * 10_000)
+    monkeypatch.setattr(checkpoint, "MOST_MATCHING_S", 0.2)
+    assert checkpoint.read(read, formats.FORMATS["bf16"]) is not None
+    with pytest.raises(LlmcalcError, match="takes too long"):
+        checkpoint.read(quantised(*(f"re:.*x.*{n}.*y" for n in range(20_000))), formats.FORMATS["bf16"])
+
+
+@pytest.mark.parametrize(("field", "value"), [("nominal: 24 GB", "nominal: 1e-320 GB"), ("bandwidth: 1 TB/s", "bandwidth: 1e-300 TB/s"), ("bf16: 100 TFLOP/s", "bf16: 1e-200 TFLOP/s")])  # fmt: skip
+def test_amounts_next_to_nothing(field: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Above zero, but what is divided by them is infinite."""
+    text = "id: d\nname: D\nvendor: V\nkind: gpu\nclass: consumer\nbandwidth: 1 TB/s\nmemory: {nominal: 24 GB, type: GDDR7}\ncompute: {bf16: 100 TFLOP/s}\n"
+    Path("d.yaml").write_text(text.replace(field, value), encoding="utf-8")
+    assert "must be above zero" in read_failure("fit -m Qwen/Qwen3-8B -d ./d.yaml", capsys)
+
+
+def test_a_prompt_that_no_memory_holds_is_not_read_first(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunk by chunk, a hundred billion tokens took a minute."""
+    monkeypatch.setattr(serving.Rates, "prompt_s", lambda *_: pytest.fail("it is read"))
+    assert main(shlex.split("simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 99999999999 --output-tokens 100")) == 1
+    assert "do not fit on 1 × h100-sxm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cv", ["1e-300", "1e-12"])
+def test_a_variation_of_next_to_nothing_is_even(cv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 100 -n 20 --json --arrival-cv"
+    times = []
+    for each in (cv, "0"):
+        assert main([*line.split(), each]) == 0
+        times.append(json.loads(capsys.readouterr().out)["results"]["ttft_p50_s"])
+    assert times[0] == times[1]
+
+
+@pytest.mark.parametrize("share", ["1e-9", "1e-18"])
+def test_a_queue_that_grows_for_ever_ends(share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """While one step takes weeks, two requests a second arrive: not all of them are kept."""
+    assert (
+        main(shlex.split(f"simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 100 -n 20 --mbu {share} --json")) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert told["results"]["requests"] == 20 and 2**18 <= told["results"]["peak_in_flight"] < 2**18 + 1000
+    assert any(text.startswith("peak_in_flight: 262,144 requests wait at once") for text in told["warnings"])
+
+
+# ---- every option of every command -----------------------------------------------------------------------------------
+
+ODD = [
+    "", "  ", ",", "=", "-1", "-0", "0", "nan", "inf", "1e300", "-1e300", "1e-300", "1e400", "1e-18", "10^18", "1000000000000000000", "9" * 400, "1" * 4400, "0x10", "½",
+    "x" * 5000, "\x1b[31m", "\ud800", "{}", "a=b", "1,2", "@", "%", "../..", "-", "all", "auto", "max",
+]  # fmt: skip
+ODD_FILES = {
+    "empty": b"", "binary": bytes(range(256)) * 40, "zeros": bytes(100), "mark": b"\xef\xbb\xbf", "wide": b"\xff\xfe{\0}\0", "lines": b"\r\n\r\n", "one": b"1", "list": b"[]",
+    "object": b"{}", "text": b'"x"', "null": b"null", "open": b"{", "deep": b'{"a":' * 3000,
+}  # fmt: skip
+BASES = {line.split()[0]: line for line in reversed(test_fuzz.LINES)}
+SKIPPED = {"--output", "--refresh"}  # what they do to files and networks is tested elsewhere
+
+
+def outcome(args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    start = time.process_time()
+    code = main(args)
+    assert time.process_time() - start < 10, args
+    out, err = capsys.readouterr()
+    assert code in (0, 1, 2, 3), args
+    assert "failed inside" not in out + err and "Traceback" not in err, (args, err)
+    assert not BAD.search(out + err), args
+    if code in (1, 2):
+        assert err.count("\n") <= 2 or "Warning" in err, (args, err)
+
+
+@pytest.mark.parametrize("command", BASES)
+def test_no_option_takes_a_word_amiss(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five words of the list for each option, other ones for each; all of them are a matter of minutes."""
+    base = shlex.split(BASES[command]) + (["-n", "20"] if command == "simulate" else [])
+    turn = sorted(BASES).index(command)
+    for name, takes in test_fuzz.options(command):
+        if name not in SKIPPED:
+            for _ in range(5 if takes else 1):
+                turn += 7  # 33 words: each comes up in turn
+                outcome([*base, name, ODD[turn % len(ODD)]] if takes else [*base, name], capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml", "csv", "jsonl", "gguf", "safetensors"])
+def test_no_file_is_taken_amiss(ending: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in ODD_FILES.items():
+        path = Path(f"{name}.{ending}")
+        path.write_bytes(content)
+        for line in (
+            "kv -m ./{}", "fit -m Qwen/Qwen3-8B -d ./{}", "hardware check ./{}", "hardware show ./{}", "models check ./{}", "models show ./{}",
+            "simulate -m Qwen/Qwen3-8B -d l4 --trace ./{}", "simulate -m Qwen/Qwen3-8B -d l4 --traffic ./{}", "plan -m Qwen/Qwen3-8B -d l4 --trace ./{}",
+            "plan -m Qwen/Qwen3-8B -d l4 --rate 1 --prompt 9 --output-tokens 9 --measured ./{}", "weights -m ./{} --from-files",
+        ):  # fmt: skip
+            outcome(shlex.split(line.format(path)), capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("pareto -m Qwen/Qwen3-8B -d l4 --weights ,", "weights ',' names nothing"),
+        ("pareto -m Qwen/Qwen3-8B -d l4 --tp ,", "tp ',' names nothing"),
+        ("compare -m Qwen/Qwen3-8B -d l4 --weights ''", "weights '' names nothing"),
+        ("compare -m Qwen/Qwen3-8B -d l4 --kv-dtype ' '", "kv-dtype ' ' names nothing"),
+        ("roofline -m Qwen/Qwen3-8B -d l4 -b ,", "batch ',' names nothing"),
+        ("plan -m Qwen/Qwen3-8B -d , --rate 1 --prompt 9 --output-tokens 9", "hardware ',' names nothing"),
+        ("plan -m Qwen/Qwen3-8B -d '' --rate 1 --prompt 9 --output-tokens 9", "hardware '' names nothing"),
+    ],
+)
+def test_a_list_of_nothing_is_no_default(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(shlex.split(line)) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_costs_nothing_has_no_place_on_a_logarithmic_axis(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pareto", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm,l40s", "--price", "0", "-f", format]) == 0
+    assert "h100-sxm" in capsys.readouterr().out
+
+
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 EVIL = "[bold]x[/] \x1b[31m|\u202e`<script>alert(1)</script>*_\u2066=1+1\x07"
 SAFE_NAMES = ["[bold]x", "a|b", "`code`", "<script>x", "=1+1", "\u202egpj", "-x", "a\u200bb", "\u2028", "\ufeffx", "**b**", "&amp;"]
-FORMATS = ["table", "json", "csv", "markdown", "html"]
-BAD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def harmless(text: str, format: str) -> None:
