@@ -20,6 +20,9 @@ _ABSENT = object()
 MOST = 10**9  # no dimension of a real model comes near; keeps a hostile one from filling the memory
 MOST_LAYERS = 1024  # the deepest real ones have some 130
 
+# How many modules predict further tokens; lists over the layers may go on into them.
+AHEAD = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+
 # Blocks of a multimodal config: its towers, and the language model under its various names.
 PARTS = ("vision_config", "audio_config")
 TEXTS = ("text_config", "llm_config", "language_config", "thinker_config", "llm_cfg")
@@ -33,6 +36,7 @@ FOREIGN = (
     "vision_cfg",
     "audio_tower",
     "audio_model_id",
+    "vq_config",
 )
 
 
@@ -65,12 +69,17 @@ class Config:
     # ---- raw values
 
     def _given(self, names: Sequence[str]) -> tuple[str, Any]:
-        """The first of the names that the file holds, under its old name too, else the class default."""
+        """The first of the names that the file holds (with a value, else with null), under its old name too, else the class default."""
+        found: tuple[str, Any] | None = None
         for name in names:
             for spelling in (name, self._old.get(name)):
                 if spelling and spelling in self.raw:
                     self.used.update((name, spelling))
-                    return spelling, self.raw[spelling]
+                    if self.raw[spelling] is not None:
+                        return spelling, self.raw[spelling]
+                    found = found or (spelling, None)
+        if found:
+            return found
         self.used.update(names)
         for name in names:
             for spelling in (name, self._old.get(name)):
@@ -216,6 +225,21 @@ class Config:
             raise self.fail(f"{name}.model_type", inner, "a text")
         return Config(value, inner, f"{self.path}.{name}" if self.path else name, defaults_of)
 
+    def by_layer(self, name: str, *known: str) -> dict[int, Config] | None:
+        """Blocks of the keys `known` under layer numbers ("07" is 7: transformers writes zeros before them), or None."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.fail(name, value, "a JSON object")
+        found: dict[int, Config] = {}
+        for number, given in value.items():
+            if not number.isdecimal() or len(number) > 6 or not isinstance(given, Mapping) or set(given) - set(known):
+                raise self.fail(name, {number: given}, f"made of {', '.join(known)} by layer number")
+            where = f"{self.path}.{name}" if self.path else name
+            found[int(number)] = Config(given, self.model_type, f"{where}.{number}", "none")
+        return found
+
     # ---- the shape that nearly every model has
 
     @property
@@ -229,11 +253,13 @@ class Config:
         return self.count("hidden_size")
 
     def per_layer(self, found: list[T] | None, name: str, layers: int, rule: Callable[[int], T]) -> list[T]:
-        """One value per layer: the list of the file (which may carry further entries for MTP layers), or the class's rule."""
+        """One value per layer: the list of the file (with or without the MTP layers that the file names), or the class's rule."""
         if found is None:
             return [rule(layer) for layer in range(layers)]
-        if len(found) < layers:
-            raise self.fail(name, found, f"a list of {layers} entries")
+        alone = Config(self.raw, self.model_type, self.path, "none")  # whether these keys are read is not for a list to say
+        ahead = max(alone.maybe(key, least=0, most=64) or 0 for key in AHEAD) if len(found) > layers else 0
+        if not layers <= len(found) <= layers + ahead:
+            raise self.fail(name, found, f"a list of {layers} entries, one for each layer")
         return found[:layers]
 
 
@@ -242,57 +268,62 @@ class Config:
 SHAPING: frozenset[str] = frozenset(
     """
 _block_types _remove_final_layer_norm activation_sparsity_pattern adapter_rank add_bias_linear add_classification_head
-add_cross_attention add_full_attention_sink_bias add_out_norm add_qkv_bias add_swa_attention_sink_bias altup_num_inputs
-attention_bias attention_chunk_size attention_head_dim attention_heads attention_hidden_size attention_k_eq_v
+add_cross_attention add_full_attention_sink_bias add_out_norm add_qkv_bias add_swa_attention_sink_bias additional_vocab_size
+altup_num_inputs attention_bias attention_chunk_size attention_head_dim attention_heads attention_hidden_size attention_k_eq_v
 attention_layer_norm attention_layers attention_other_setting attention_out_bias attention_output_gate attention_types
 attention_window_size attn_config attn_layer_indices attn_layer_offset attn_layer_period attn_output_gate attn_res_block_size
 attn_type_list audio_config bias block_auto_adjust_ff_dim block_configs block_ff_dim block_ffn_dim_multiplier block_multiple_of
 block_overrides block_types cca_time0 cca_time1 cla_share_factor compress_rate_csa compress_rate_hca compress_rates
-compress_ratios conv1d_width conv_bias conv_kernel conv_L_cache conv_window cross_attention_layers d_ff d_inner d_kv d_model
-decoder decoder_attention_heads decoder_ffn_dim decoder_layers decoder_sparse_step decoder_vocab_size dense_intermediate_size
-dense_list dff do_layer_norm_before embed_layernorm embedding_dim embedding_size enable_bias enable_depth_attention
-enable_double_loop_split enable_moe_block encoder encoder_attention_heads encoder_attention_type encoder_ffn_dim encoder_layers
-expand expansion_ratio expert_ffn_hidden_size expert_hidden_dim expert_intermediate_size expert_layer_offset expert_layer_period
-feed_forward_proj ff_intermediate_size ffn_config ffn_dim ffn_dim_divisor ffn_hidden_size ffn_multipliers ffn_proj_factor
-ffn_round_up_to_multiple_of ffn_with_glu first_k_dense_replace full_attention_interval full_attn_idxs full_attn_mod
-gated_attention_proj_granularity_type gated_norm_rank gating global_attn_every_n_layers global_head_dim group_norm_size
-group_query_attention hc_mult head_dim head_size hidden_size hidden_size_per_layer_input hybrid_layer_ids hybrid_layer_pattern
-hybrid_override_pattern index_block_size index_head_dim index_n_heads index_skip_topk_offset index_topk index_topk_blocks
-index_topk_freq index_topk_pattern indexer_types inference_state_dtype inner_hidden_size interleave_moe_layer_step
-intermediate_multiple_size intermediate_size intermediate_size_mlp is_gated_act is_moe_layer kv_channels kv_lora_rank kv_n_heads
-language_config latent_moe_use_norm laurel_rank layer_group_size layer_norm_elementwise_affine layer_norm_type layer_types
-layers_block_type learned_pos_emb linear_attn_config linear_conv_kernel_dim linear_head_dim linear_key_head_dim linear_num_heads
-linear_num_key_heads linear_num_value_heads linear_value_head_dim llm_config lm_head_bias loop_loss_weights loop_share_kv
-lru_width mamba_conv_bias mamba_d_conv mamba_d_head mamba_d_ssm mamba_d_state mamba_dt_rank mamba_expand mamba_head_dim
-mamba_headdim mamba_inner_layernorms mamba_n_groups mamba_n_heads mamba_ngroups mamba_num_heads mamba_proj_bias mamba_rms_norm
-mamba_use_mlp max_source_positions max_target_positions max_window_layers mixer_types mla_use_output_gate mlp_bias
-mlp_layer_types mlp_only_layers model_dim moe_intermediate_size moe_k moe_latent_size moe_layer_end_index moe_layer_freq
-moe_layer_frequency moe_layer_interval moe_layer_num_skipped moe_layer_start_index moe_layers moe_layers_enum moe_num_experts
-moe_num_shared_experts moe_router_enable_expert_bias moe_router_enable_shared_expert moe_shared_expert_intermediate_size
-moe_top_k moe_topk mtp_hybrid_override_pattern mtp_layer_types mtp_layers_block_type mtp_mlp_layer_types mtp_num_hidden_layers
-mtp_transformer_layers mtp_use_dedicated_embeddings multi_gate multi_query multi_query_attention multi_query_group_num n_ctx
-n_embd n_embed n_group_heads n_groups n_head n_head_kv n_heads n_inner n_layer n_layers n_mamba_heads n_positions
-n_routed_experts n_shared_experts n_shared_head new_decoder_architecture no_bias no_kda_lora no_rope_layer_interval
-no_rope_layers norm_type normalize_qk_projections num_attention_groups num_attention_heads num_attention_heads_per_layer
-num_blocks num_decoder_layers num_dense_layers num_experts num_experts_per_tok num_experts_per_token num_global_key_value_heads
-num_hash_layers num_heads num_hidden_layers num_key_value_heads num_key_value_heads_per_layer num_kv_heads
-num_kv_heads_for_linear_attn num_kv_shared_layers num_layers num_ln_in_parallel_attn num_local_experts num_loops num_mel_bins
-num_mem_blocks num_mtp_layers num_mtp_modules num_nextn_predict_layers num_query_groups num_query_heads num_shared_expert
-num_shared_experts num_sliding_attention_heads num_swa_attention_heads num_swa_key_value_heads num_transformer_layers o_groups
-o_lora_rank padded_vocab_size parallel_attn parallel_attn_mlp_res per_layer_config position_embedding_type position_encoding_2d
-post_layer_norm pre_seq_len prefix_dense_intermediate_size prefix_dense_sliding_window_pattern projectors_bias q_lora_rank
-qk_dim_factor qk_layernorm qk_nope_head_dim qk_norm qk_norm_type qk_rope_head_dim qkv_bias qkv_proj_bias
-relative_attention_num_buckets residual_moe rmsnorm routed_expert_hidden_size router_bias router_hidden_size router_type
-share_encoder_decoder_embeddings share_expert_dim share_expert_dims share_input_output_layers share_q_dim
-shared_expert_intermediate_size shared_intermediate_size short_conv_kernel_size skip_bias_add_qkv sliding_window
-sliding_window_layers sliding_window_pattern sliding_window_size sparse_attention_config sparse_attention_freq sparse_block_size
-sparse_config sparse_disable_index_value sparse_index_dim sparse_num_index_heads sparse_topk_blocks ssm_state_size state_size
-swa_head_dim swa_num_attention_heads swa_num_key_value_heads swa_v_head_dim text_config thinker_config tie_embedding
-tie_encoder_decoder tie_word_embeddings time_step_rank top_k_experts unk_shared use_attention_gate use_bias
-use_bidirectional_attention use_cla use_conv_bias use_double_wide_mlp use_gemma_norm use_head_wise_attn_gate use_mixed_mlp_moe
-use_mla use_parallel_residual use_qk_norm use_qkv_bias use_residual use_sandwich_norm use_shared_attention_adapter
-use_sliding_window use_sparse_attention v_dim_factor v_head_dim vision_config vocab_size vocab_size_per_layer_input weight_tying
-window_size word_embed_proj_dim zero_expert_num
+compress_ratios conv1d_width conv_bias conv_kernel conv_kernel_size conv_L_cache conv_window cross_attention_layers d_ff
+d_inner d_kv d_model d_rel decoder decoder_attention_heads decoder_ffn_dim decoder_layers decoder_sparse_step
+decoder_vocab_size dense_intermediate_size dense_list dense_mlp_idx dff do_layer_norm_before embed_layernorm embedding_dim
+embedding_size enable_bias enable_depth_attention enable_double_loop_split enable_moe_block encoder encoder_attention_heads
+encoder_attention_type encoder_ffn_dim encoder_layers expand expansion_ratio expert_ffn_hidden_size expert_hidden_dim
+expert_intermediate_size expert_layer_offset expert_layer_period feed_forward_proj ff_intermediate_size ffn_config ffn_dim
+ffn_dim_divisor ffn_hidden_size ffn_multipliers ffn_proj_factor ffn_round_up_to_multiple_of ffn_with_glu first_k_dense_replace
+full_attention_interval full_attn_idxs full_attn_mod gated_attention_proj_granularity_type gated_norm_rank gating
+global_attn_every_n_layers global_head_dim group_norm_size group_query_attention hc_count hc_lowrank hc_mult head_dim head_size
+heads_per_ngram hidden_size hidden_size_per_layer_input hybrid_layer_ids hybrid_layer_pattern hybrid_override_pattern
+index_block_size index_head_dim index_kpool index_n_heads index_skip_topk_offset index_topk index_topk_blocks index_topk_freq
+index_topk_pattern indexer_budget indexer_compress_ratio indexer_head_dim indexer_kv_heads indexer_n_heads indexer_types
+inference_state_dtype inner_hidden_size interleave_moe_layer_step intermediate_multiple_size intermediate_size
+intermediate_size_mlp is_gated_act is_moe_layer kv_channels kv_lora_rank kv_n_heads kv_source_layers language_config
+latent_moe_use_norm laurel_rank layer_group_size layer_norm_elementwise_affine layer_norm_type layer_types layers_block_type
+learned_pos_emb linear_attn_config linear_conv_kernel_dim linear_head_dim linear_key_head_dim linear_num_heads
+linear_num_key_heads linear_num_value_heads linear_value_head_dim llm_config lm_head_bias local_layer_ids loop_loss_weights
+loop_share_kv lru_width make_ngram_vocab_size_divisible_by mamba_conv_bias mamba_d_conv mamba_d_head mamba_d_ssm mamba_d_state
+mamba_dt_rank mamba_expand mamba_head_dim mamba_headdim mamba_inner_layernorms mamba_n_groups mamba_n_heads mamba_ngroups
+mamba_num_heads mamba_proj_bias mamba_rms_norm mamba_use_mlp max_source_positions max_target_positions max_window_layers
+mixer_types mla_use_output_gate mlp_bias mlp_layer_types mlp_only_layers model_dim moe_hidden_size moe_intermediate_size moe_k
+moe_latent_size moe_layer_end_index moe_layer_freq moe_layer_frequency moe_layer_interval moe_layer_num_skipped
+moe_layer_start_index moe_layers moe_layers_enum moe_num_experts moe_num_shared_experts moe_router_enable_expert_bias
+moe_router_enable_shared_expert moe_shared_expert_intermediate_size moe_top_k moe_topk mtp_hybrid_override_pattern
+mtp_layer_types mtp_layers_block_type mtp_local_layer_ids mtp_mlp_layer_types mtp_num_hidden_layers mtp_transformer_layers
+mtp_use_dedicated_embeddings multi_gate multi_query multi_query_attention multi_query_group_num n_ctx n_embd n_embed
+n_group_heads n_groups n_head n_head_kv n_heads n_inner n_layer n_layers n_mamba_heads n_positions n_routed_experts
+n_shared_experts n_shared_head new_decoder_architecture ngram_size ngram_vocab_size_base no_bias no_kda_lora
+no_rope_layer_interval no_rope_layers norm_type normalize_qk_projections num_attention_groups num_attention_heads
+num_attention_heads_per_layer num_blocks num_decoder_layers num_dense_layers num_experts num_experts_per_tok
+num_experts_per_token num_global_key_value_heads num_hash_layers num_heads num_hidden_layers num_key_value_heads
+num_key_value_heads_per_layer num_kv_heads num_kv_heads_for_linear_attn num_kv_shared_layers num_layers num_ln_in_parallel_attn
+num_local_experts num_loops num_mel_bins num_mem_blocks num_mtp_layers num_mtp_modules num_nextn_predict_layers
+num_query_groups num_query_heads num_shared_expert num_shared_experts num_sliding_attention_heads num_swa_attention_heads
+num_swa_key_value_heads num_transformer_layers o_groups o_lora_rank output_vocab_size padded_vocab_size parallel_attn
+parallel_attn_mlp_res per_layer_config ple_conv_kernel_size ple_embed_dim ple_layer_ids position_embedding_type
+position_encoding_2d post_layer_norm pre_seq_len prefix_dense_intermediate_size prefix_dense_sliding_window_pattern
+projectors_bias q_lora_rank qk_dim_factor qk_head_dim qk_layernorm qk_nope_head_dim qk_norm qk_norm_type qk_rope_head_dim
+qkv_bias qkv_proj_bias rel_extent relative_attention_num_buckets residual_moe rmsnorm routed_expert_hidden_size router_bias
+router_hidden_size router_type share_encoder_decoder_embeddings share_expert_dim share_expert_dims share_input_output_layers
+share_q_dim shared_expert_intermediate_size shared_experts_intermediate_size shared_intermediate_size short_conv_kernel_size
+skip_bias_add_qkv sliding_window sliding_window_layers sliding_window_pattern sliding_window_size sparse_attention_config
+sparse_attention_freq sparse_block_size sparse_config sparse_disable_index_value sparse_index_dim sparse_num_index_heads
+sparse_topk_blocks ssm_state_size state_size swa_head_dim swa_kv_lora_rank swa_num_attention_heads swa_num_key_value_heads
+swa_q_lora_rank swa_qk_nope_head_dim swa_qk_rope_head_dim swa_v_head_dim swin_norm text_config thinker_config tie_embedding
+tie_encoder_decoder tie_word_embeddings time_step_rank top_k_experts unk_shared unpadded_vocab_size use_attention_gate use_bias
+use_bidirectional_attention use_cla use_conv_bias use_double_wide_mlp use_dsa use_gemma_norm use_head_wise_attn_gate
+use_mixed_mlp_moe use_mla use_parallel_residual use_post_norm use_qk_norm use_qkv_bias use_residual use_sandwich_norm
+use_shared_attention_adapter use_sliding_window use_sparse_attention v_dim_factor v_head_dim vision_config vocab_size
+vocab_size_per_layer_input weight_tying window_size word_embed_proj_dim zero_expert_num
 """.split()
 )
 

@@ -124,8 +124,9 @@ def _text_block(outer: Config) -> tuple[Config, str]:
             return block, inner_type
     default = parts.get("text_config")
     if default and outer.model_type not in MODULES:
-        # Older files keep the language model's keys at the top, beside vision_config.
-        flat = Config(outer.raw, default)
+        # Older files keep the language model's keys at the top, beside vision_config; the wrapper may set some of its own.
+        absent = {} if "hidden_size" in outer.raw else class_defaults()[outer.model_type].get("absent", {}).get("text_config", {})
+        flat = Config({**absent, **outer.raw}, default)
         flat.used = outer.used  # one block, two readers
         return flat, default
     return outer, outer.model_type
@@ -136,8 +137,17 @@ def _language_type(value: Mapping[str, Any]) -> str | None:
     return _BY_ARCHITECTURE.get(names[0]) if isinstance(names, list) and names and isinstance(names[0], str) else None
 
 
+# Wrappers whose class takes "true" from the text's block where its own is false: older files said it there.
+_TIED_BY_TEXT = frozenset(
+    """fast_vlm glm4v glm4v_moe glm_ocr hunyuan_vl llava llava_next_video llava_onevision minimax_m3_vl paddleocr_vl qwen2_vl
+    qwen2_5_vl shieldgemma2 video_llama_3""".split()
+)
+
+
 def _inherit_tie(outer: Config, text: Config) -> None:
     """The outermost statement about tied embeddings counts; a class default of the wrapper counts before the text class's."""
+    if outer.model_type in _TIED_BY_TEXT and not outer.get("tie_word_embeddings") and text.get("tie_word_embeddings"):
+        return
     if outer.raw.get("tie_word_embeddings") is not None or (
         text.raw.get("tie_word_embeddings") is None and outer.get("tie_word_embeddings") is not None
     ):

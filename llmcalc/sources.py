@@ -99,7 +99,8 @@ def find(
 ) -> Source:
     """The config that a reference leads to.
 
-    Errors: bad-reference and bad-option (usage); file-unreadable, no-config, not-json, not-a-config; of GGUF files bad-gguf,
+    Errors: bad-reference and bad-option (usage); file-unreadable, file-too-large, file-not-text, no-config, not-json,
+    not-a-config; of GGUF files bad-gguf,
     gguf-version, no-such-file, not-a-model, unknown-architecture, bad-config;
     from the Hub model-not-found, gated, revision-not-found, bad-token, refused, rate-limited, server-error, timeout,
     network, offline-not-cached, hub-client.
@@ -330,7 +331,7 @@ def weight_files(found: Source, *, offline: bool = False) -> Files:
     if found.kind == "file":
         path = Path(os.path.expanduser(found.id))
         folder = path if os.path.isdir(path) else path.parent
-        sizes = {name: _size(folder / name) for name in os.listdir(folder) if name.endswith((".safetensors", ".json"))}
+        sizes = {name: _size(folder / name) for name in _listed(folder) if name.endswith((".safetensors", ".json"))}
         open_: Callable[[str], Blob] = lambda name: _on_disk(folder / name)  # noqa: E731
         where = printable(str(folder))
     else:
@@ -355,6 +356,15 @@ def weight_files(found: Source, *, offline: bool = False) -> Files:
         raise SourceError("missing-shard", shown, "download the rest")
     others = [(name, sizes[name], why) for name in sorted(sizes) if name.endswith(".safetensors") and name not in names and "/" not in name]
     return safetensors.model_files(names, open_, others)
+
+
+def _listed(folder: Path) -> list[str]:
+    """What lies in a folder. Errors: file-unreadable."""
+    try:
+        return os.listdir(folder)
+    except OSError as problem:
+        reason = (problem.strerror or type(problem).__name__).lower()
+        raise SourceError("file-unreadable", f"cannot list {printable(str(folder))}: {reason}", "give the path of a file in it") from None
 
 
 def _size(path: Path) -> int:
@@ -488,7 +498,7 @@ def _only_gguf(folder: Path) -> str | None:
     """The first file of the one GGUF model in a folder."""
     from llmcalc import gguf
 
-    names = [name for name in os.listdir(folder) if name.lower().endswith(".gguf") and not gguf.not_model(name)]
+    names = [name for name in _listed(folder) if name.lower().endswith(".gguf") and not gguf.not_model(name)]
     first = {(gguf.shards(name) or [name])[0] for name in names}
     return first.pop() if len(first) == 1 else None
 
@@ -687,6 +697,9 @@ def _online(hub: ModuleType, repo_id: str, revision: str | None, refresh: bool) 
         )
         if head.commit_hash is None or head.etag is None:
             raise _network(hub, "it does not answer as a Hub does")
+        if head.size is not None and head.size > data.MAX_CONFIG_BYTES:  # before it is on the disk
+            size = f"{CONFIG} of {repo_id} has {head.size:,} bytes; a {WHAT} has at most {data.MAX_CONFIG_BYTES:,}"
+            raise SourceError("file-too-large", size, f"give a {WHAT}")
         content, commit, notes = _fetch(hub, repo_id, CONFIG, revision, head.commit_hash, refresh)
     except LlmcalcError:
         raise

@@ -34,7 +34,10 @@ EXTRA = set(
     llava llava_next llava_next_video llava_onevision minimax_m3_vl mistral3 mllama paligemma pixtral qwen2_5_vl qwen2_audio
     qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe smolvlm step3p7 voxtral aria qwen2_5_omni_thinker qwen3_omni_moe_thinker
     vipllava video_llava glm46v ernie4_5_vl_moe lfm2_vl exaone4_5
-    gemma4_vision gemma4_audio gemma4_unified_vision gemma4_unified_audio""".split()
+    gemma4_vision gemma4_audio gemma4_unified_vision gemma4_unified_audio
+    apertus1p5 cohere_compass cosmos3_edge deepseek_ocr2 dots3_note emu3 glm5_next glm_ocr granite4_vision granite_docling
+    granite_speech granite_speech_plus hunyuan_vl hy_v4_vl hyperclovax_vision_v2 inkling_mm_model inkling2 molmo2 muse_glimmer muse_spark
+    ovis2 paddleocr_vl phi4_multimodal qwen4_exp voxtral_realtime""".split()
 )
 
 
@@ -87,10 +90,13 @@ def facts(cls: type) -> dict[str, Any]:
         inner = getattr(made, part, None)
         if inner is not None and getattr(inner, "model_type", ""):
             parts[part] = inner.model_type
-            if part in ("vision_config", "audio_config", "perceiver_config"):
+            if part in ("text_config", "vision_config", "audio_config", "perceiver_config"):
                 own = raw_defaults(type(inner))
-                given = {k: v for k in own if (v := getattr(inner, k)) != own[k]}
-                absent[part] = keep(given, SHAPING | TOWER_KEYS)
+                given = {k: v for k in own if (v := vars(inner).get(k, own[k])) != own[k]}
+                if part != "text_config":
+                    absent[part] = keep(given, SHAPING | TOWER_KEYS)
+                elif "hidden_size" in given:  # sizes of its own, and not what the text class derives from its own
+                    absent[part] = {k: v for k, v in keep(given, SHAPING).items() if not isinstance(v, list)}
     if parts:
         entry["parts"] = parts
     if any(absent.values()):

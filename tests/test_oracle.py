@@ -50,11 +50,16 @@ DIFFERENCES = {
     "local": "GPT-Neo's local layers keep the whole context, as no key tells the cache of their window",
     "source": "T5 and BART read a source of any length, which no key bounds: its keys and values are not counted by llmcalc",
     "rounded": "xLSTM computes its state in fp32 (inference_state_dtype) and it is stored in the dtype of the model",
-    "counter": "numbers of tokens seen, for positions: no cache",
+    "counter": "numbers of tokens seen, for positions, and the ids of the last tokens: no cache",
+    "pooled": "indexers that score blocks of tokens keep the keys of all tokens; one per whole block is needed",
+    "promoted": "Dots' norm returns its index keys in fp32 and they stay so; they carry no more than the model's dtype",
+    "skipping": "Qwen4's n-gram convolution skips tokens; of it exactly the columns are kept that it needs",
 }
 """What transformers holds differently from an engine that keeps exactly what is needed; `engine_bytes` applies each."""
 NO_SOURCE_LENGTH = {"t5", "bart"}
 LAST_INPUTS_ONLY = {"recurrent_gemma", "zaya"}
+IN_FP32 = {"inkling2_text"}  # its class mixes dtypes otherwise
+COUNTERS = {"_sliding_window_tensor", "cumulative_length", "cumulative_length_int", "indexer_position_ids"}
 
 SMALL: dict[str, Any] = {
     "vocab_size": 160,
@@ -631,6 +636,143 @@ CASES: dict[str, dict[str, Any]] = {
         "decoder_start_token_id": 2,
         "forced_eos_token_id": None,
     },
+    "hyperclovax": config("hyperclovax"),
+    "hyperclovax, no norms behind": config("hyperclovax", use_post_norm=False, attention_bias=True, mlp_bias=True),
+    "muse_glimmer_text": config("muse_glimmer_text", sliding_window=WINDOW, num_hidden_layers=5),
+    "molmo2_text": config("molmo2_text", additional_vocab_size=6),
+    "molmo2_text, norms over all heads": config("molmo2_text", additional_vocab_size=6, qk_norm_type="olmo", attention_bias=True),
+    "apertus1p5_text, fewer outputs": config("apertus1p5_text", "head_dim", output_vocab_size=100, pad_token_id=0),
+    "cohere_compass_text": config(
+        "cohere_compass_text",
+        "head_dim",
+        sliding_window=WINDOW,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("full_attention", "sliding_attention")},
+    ),
+    "cosmos3_edge_text": config(
+        "cosmos3_edge_text", rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}
+    ),
+    "granite_docling_text": config("granite_docling_text", "head_dim", pad_token_id=0),
+    "hunyuan_vl_text": config(
+        "hunyuan_vl_text", pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    ),
+    "glm_ocr_text": config("glm_ocr_text", rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}),
+    "kolibri1": config("kolibri1", **EXPERTS, shared_expert_intermediate_size=48, sliding_window=WINDOW, num_hidden_layers=6),
+    "flint": config("flint", **EXPERTS, shared_expert_intermediate_size=48, sliding_window=WINDOW, num_hidden_layers=6),
+    "beam": config("beam", **EXPERTS, n_group=1, topk_group=1, sliding_window=WINDOW, num_hidden_layers=8),
+    "lara_mini": config("lara_mini", "intermediate_size", **EXPERTS, **DELTA, shared_expert_intermediate_size=48, sliding_window=WINDOW),
+    "muse_spark_text": config(
+        "muse_spark_text",
+        num_local_experts=6,
+        num_experts_per_tok=2,
+        moe_intermediate_size=40,
+        moe_hidden_size=24,
+        sliding_window=WINDOW,
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+    ),
+    "inkling_text": config(
+        "inkling_text",
+        num_hidden_layers=7,
+        swa_num_attention_heads=4,
+        swa_num_key_value_heads=4,
+        swa_head_dim=12,
+        sliding_window_size=WINDOW,
+        d_rel=4,
+        rel_extent=16,
+        n_routed_experts=6,
+        n_shared_experts=2,
+        num_experts_per_tok=2,
+        dense_mlp_idx=1,
+        dense_intermediate_size=72,
+        intermediate_size=40,
+    ),
+    "inkling2_text": config(
+        "inkling2_text",
+        "intermediate_size",
+        num_hidden_layers=7,
+        swa_num_attention_heads=4,
+        swa_num_key_value_heads=4,
+        swa_head_dim=12,
+        sliding_window_size=WINDOW,
+        d_rel=4,
+        rel_extent=16,
+        n_routed_experts=6,
+        num_experts_per_tok=2,
+        moe_intermediate_size=40,
+        n_layers_per_attn_res_block=2,
+        unpadded_vocab_size=150,
+        eos_token_id=1,
+    ),
+    "dots3_note_text": config(
+        "dots3_note_text",
+        "head_dim",
+        **(MLA | {"n_shared_experts": 2, "qk_rope_head_dim": 8}),
+        **INDEX,
+        num_hidden_layers=6,
+        sliding_window=WINDOW,
+        moe_shared_expert_intermediate_size=48,
+        swa_num_attention_heads=2,
+        swa_num_key_value_heads=2,
+        swa_q_lora_rank=20,
+        swa_kv_lora_rank=28,
+        swa_head_dim=24,
+        swa_qk_nope_head_dim=18,
+        swa_v_head_dim=10,
+        pad_token_id=0,
+    ),
+    "glm5_next_text": config(
+        "glm5_next_text",
+        "head_dim",
+        **{k: v for k, v in MLA.items() if k not in ("first_k_dense_replace", "qk_rope_head_dim")},
+        **INDEX,
+        num_hidden_layers=9,
+        qk_rope_head_dim=0,
+        mlp_layer_types=["dense"] + ["sparse"] * 8,
+        index_kpool=4,
+        hc_mult=2,
+        linear_attn_config={"num_heads": 3, "head_dim": 12, "short_conv_kernel_size": 3},
+        pad_token_id=0,
+    ),
+    "mistral_large4_text": config(
+        "mistral_large4_text",
+        "head_dim",
+        **{k: v for k, v in MLA.items() if k != "q_lora_rank"},
+        **INDEX,
+        num_hidden_layers=6,
+        kv_source_layers=[0, 1, 1, 3, 1, 5],
+        indexer_types=["full", "full", "shared", "full", "full", "shared"],
+    ),
+    "hy_v4_vl_text": config(
+        "hy_v4_vl_text",
+        "head_dim",
+        **{k: v for k, v in MLA.items() if k != "first_k_dense_replace"},
+        **INDEX,
+        hc_mult=2,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]},
+        pad_token_id=0,
+    ),
+    "qwen4_exp_text": config(
+        "qwen4_exp_text",
+        "intermediate_size",
+        **EXPERTS,
+        **DELTA,
+        shared_expert_intermediate_size=48,
+        eos_token_id=1,
+        hc_count=2,
+        hc_lowrank=6,
+        ple_layer_ids=[1, 3],
+        ple_embed_dim=32,
+        ple_conv_kernel_size=3,
+        heads_per_ngram=2,
+        ngram_vocab_size_base=50,
+        make_ngram_vocab_size_divisible_by=16,
+        indexer_n_heads=2,
+        indexer_kv_heads=1,
+        indexer_head_dim=16,
+        indexer_budget=8,
+        indexer_compress_ratio=4,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]},
+    ),
     "mllama_text_model": config(
         "mllama_text_model",
         "head_dim",
@@ -676,14 +818,14 @@ CASES: dict[str, dict[str, Any]] = {
 
 @cache
 def built(name: str) -> Any:
-    """The real module, in bf16 with random weights."""
+    """The real module, in bf16 (nearly always) with random weights."""
     raw = CASES[name]
     settings = transformers.CONFIG_MAPPING[raw["model_type"]].from_dict(copy.deepcopy(raw))
     settings._attn_implementation = "eager"
     module = class_of(type(settings))
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    return module(settings).to(torch.bfloat16).eval()
+    return module(settings).to(torch.float32 if name in IN_FP32 else torch.bfloat16).eval()
 
 
 def class_of(settings: type) -> Any:
@@ -779,16 +921,29 @@ def engine_bytes(name: str, index: int, holders: list[Any], ctx: int) -> int:
 
 def kept_bytes(name: str, index: int, holder: Any, attribute: str, tensor: Any, ctx: int, crossing: bool) -> int:
     raw, size = CASES[name], tensor.numel() * tensor.element_size()
-    if not size or attribute in ("_sliding_window_tensor", "cumulative_length", "cumulative_length_int"):
+    if not size or attribute in COUNTERS:
         return 0  # "counter"
     if attribute == "rnn_state":
         assert CASES[name].get("inference_state_dtype", "float32") == "float32" and tensor.dtype == torch.bfloat16
         return size * 2  # "rounded"
+    pool = raw.get("index_kpool") or raw.get("indexer_compress_ratio")
+    if attribute == "indexer_keys" and pool:
+        width = raw.get("index_head_dim") or raw["indexer_head_dim"]
+        assert tensor.shape[-2] == ctx and tensor.shape[-1] in (width, 2 * width + 1)  # GLM: with a weight per element and a mask
+        return ctx // pool * width * tensor.element_size()  # "pooled"
+    if raw["model_type"] == "dots3_note_text" and attribute == "indexer_keys":
+        assert tensor.dtype == torch.float32
+        return size // 2  # "promoted"
     if attribute in ("indexer_keys", "idx_keys", "recurrent_states", "linear_cache", "state", "compressed_kv"):
         return size
     if attribute in ("buffer_kv", "buffer_gate", "overlap_kv", "overlap_gate"):
         return 0  # "unfinished"
     if attribute == "conv_states":
+        if raw["model_type"] == "qwen4_exp_text" and tensor.shape[1] == raw["hc_count"] * raw["hidden_size"]:
+            assert tensor.shape[-1] == (raw["ple_conv_kernel_size"] - 1) * 3
+            return size  # "skipping"
+        if tensor.dtype == torch.int64:
+            return 0  # "counter"
         columns = tensor.shape[-1]
         return size if raw["model_type"] in LAST_INPUTS_ONLY else size // columns * (columns - 1)  # "conv"
     assert attribute in ("keys", "values"), f"transformers keeps {attribute} too: is it cache?"
@@ -822,7 +977,7 @@ def test_parameters_are_those_of_the_real_module(name: str) -> None:
     module = built(name)
     real = sum(parameter.numel() for parameter in module.parameters())
     if not module.can_generate():  # the whole model adds a head as large as the table of its text model
-        real += module.get_input_embeddings().weight.numel() * (not ours(name).stack.tied)
+        real += CASES[name]["vocab_size"] * module.get_input_embeddings().weight.shape[1] * (not ours(name).stack.tied)
     assert memory.language_params(ours(name)) == real - weightless(name)
 
 
@@ -862,7 +1017,9 @@ def test_active_parameters_are_those_that_a_token_meets(name: str) -> None:
     for key, parameter in model.named_parameters():
         if parameter is table and head is not None and head.weight is not table:
             continue
-        if key.endswith("experts.bias") or "router" in key:  # JetMoe's bias: of the output, not of an expert
+        if "ngram_embedding" in key:  # looked up, as the input table is
+            continue
+        if key.endswith(("experts.bias", "post_expert_norm.weight")) or "router" in key:  # of the output, not of an expert
             active += parameter.numel()
         elif re.search(r"(^|\.)(experts|input_linear|output_linear)(\.|$)", key) and "shared" not in key:
             if raw["model_type"] == "longcat_flash":
@@ -878,15 +1035,15 @@ def test_active_parameters_are_those_that_a_token_meets(name: str) -> None:
 @pytest.mark.parametrize("ctx", PROMPT)
 @pytest.mark.parametrize("name", CASES)
 def test_the_cache_of_every_layer_is_that_of_the_real_module(name: str, ctx: int) -> None:
-    model = ours(name)
+    model, dtype = ours(name), "fp32" if name in IN_FP32 else "bf16"
     kept = layers_of(generated(name, ctx), built(name))
     real = [0] * len(model.stack.layers)
     each = max(1, len(kept) // len(real))  # LongCat: two caches per layer
     for index, holders in enumerate(kept):
         real[index // each] += engine_bytes(name, index, holders, ctx)
     alone = [replace(model, groups=grouped((layer,))) for layer in model.stack.layers]
-    assert [memory.kv(layer, ctx, 1, "bf16").results["kv_bytes_per_sequence"] for layer in alone] == real
-    assert memory.kv(model, ctx, 1, "bf16").results["kv_bytes_per_sequence"] == sum(real)
+    assert [memory.kv(layer, ctx, 1, dtype).results["kv_bytes_per_sequence"] for layer in alone] == real
+    assert memory.kv(model, ctx, 1, dtype).results["kv_bytes_per_sequence"] == sum(real)
 
 
 def test_an_image_adds_what_the_note_of_llama_3_2_vision_says() -> None:

@@ -421,6 +421,21 @@ def test_missing_path(tmp_path: Path) -> None:
     assert failure("./" + "x" * 3000).code == "file-unreadable"
 
 
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Any) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "model").mkdir()
+    monkeypatch.setattr(os, "listdir", denied)
+    problem = failure(str(tmp_path / "model"))
+    assert (problem.code, problem.message) == ("file-unreadable", f"cannot list {tmp_path / 'model'}: permission denied")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(QWEN))
+    found = sources.find(str(tmp_path / "model"))
+    with pytest.raises(SourceError) as caught:
+        sources.weight_files(found)
+    assert caught.value.code == "file-unreadable"
+
+
 def test_broken_quant_beside_is_not_ignored(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(QWEN))
     (tmp_path / "hf_quant_config.json").write_text("[]")
@@ -688,6 +703,57 @@ def test_token_is_sent_and_never_shown(hub: FakeHub, askers: Ask) -> None:
     assert [answer.code for answer in answers[1:]] == ["gated", "bad-token", "refused", "model-not-found"]
     assert {request.headers.get("authorization") for request in hub.requests} == {f"Bearer {TOKEN}"}
     assert not any(TOKEN in answer.text for answer in answers)
+
+
+WEIGHTS = """
+import json
+from llmcalc import sources
+found = sources.find("org/moved")
+print(json.dumps([found.config, sources.weight_files(found).tensor_bytes]))
+"""
+
+
+def test_token_stays_with_the_hub_when_a_file_lies_elsewhere(hub: FakeHub, tmp_path: Path) -> None:
+    """Large files are redirected to a store of another host, which may not see the token."""
+    header = json.dumps({"w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}).encode()
+    weights = len(header).to_bytes(8, "little") + header + bytes(12)
+    store = FakeHub()
+    try:
+        commit = store.add("org/moved", {"model.safetensors": weights})
+        hub.add("org/moved", {"config.json": QWEN, "model.safetensors": weights})
+        elsewhere = {"Location": f"{store.url}/org/moved/resolve/{commit}/model.safetensors"}
+        hub.trouble["org/moved"] = Trouble(302, elsewhere, only="model.safetensors")
+        env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        env |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path), "HOME": str(tmp_path), "NO_PROXY": "*"}
+        env |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN}
+        done = subprocess.run([sys.executable, "-c", WEIGHTS], env=env, capture_output=True, text=True, cwd=ROOT, check=True)
+        assert (json.loads(done.stdout), done.stderr) == ([QWEN, 12], "")
+        assert {request.headers.get("authorization") for request in hub.requests} == {f"Bearer {TOKEN}"}
+        seen = [{name.lower() for name in request.headers} for request in store.requests]
+        assert seen and not any("authorization" in names for names in seen)
+    finally:
+        store.close()
+
+
+def test_runs_that_share_a_cache_do_not_disturb_each_other(hub: FakeHub, askers: Ask, tmp_path: Path) -> None:
+    hub.add("org/shared", {"config.json": {**QWEN, "filler": "x" * 10**6}})
+    several = [askers(tmp_path, HF_ENDPOINT=hub.url, HF_HUB_DOWNLOAD_TIMEOUT="20", HF_HUB_ETAG_TIMEOUT="20") for _ in range(3)]
+    for asker in several:  # all are asked before the first answer is read
+        assert asker.process.stdin
+        asker.process.stdin.write(json.dumps(["org/shared", {}]) + "\n")
+        asker.process.stdin.flush()
+    for asker in several:
+        assert asker.process.stdout
+        found = json.loads(asker.process.stdout.readline())
+        assert (found["kind"], found["config"]["num_hidden_layers"], len(found["config"]["filler"])) == ("hub", 36, 10**6)
+
+
+def test_a_huge_config_is_refused_before_it_is_fetched(hub: FakeHub, ask: Asker) -> None:
+    hub.add("org/huge", {"config.json": b" " * (data.MAX_CONFIG_BYTES + 1)})
+    problem = ask("org/huge")
+    assert (problem.code, problem.exit) == ("file-too-large", 1)
+    assert problem.message == "config.json of org/huge has 33,554,433 bytes; a model config has at most 33,554,432"
+    assert not any(path.startswith("GET") for path in hub.paths())
 
 
 def test_password_of_the_endpoint_is_never_shown(hub: FakeHub, askers: Ask) -> None:

@@ -37,8 +37,8 @@ def dims(c: Config, value_dim: int | None = None) -> Dims:
 
     `value_dim`: what the class takes where v_head_dim is absent.
     """
-    c.dismiss("num_key_value_heads", "head_dim", "qk_head_dim")
-    return Dims(
+    c.dismiss("num_key_value_heads", "head_dim")
+    found = Dims(
         heads=c.count("num_attention_heads"),
         q_rank=c.maybe("q_lora_rank"),
         kv_rank=c.count("kv_lora_rank"),
@@ -46,9 +46,20 @@ def dims(c: Config, value_dim: int | None = None) -> Dims:
         rope=c.count("qk_rope_head_dim", least=0),
         value=c.count("v_head_dim", default=value_dim),
     )
+    if c.has("qk_head_dim") and c.count("qk_head_dim") != found.nope + found.rope:
+        raise c.fail("qk_head_dim", c.get("qk_head_dim"), f"qk_nope_head_dim + qk_rope_head_dim ({found.nope + found.rope})")
+    return found
 
 
-def build(hidden: int, d: Dims, *, bias: bool = False, index: Index | None = None, extra: tuple[Weight, ...] = ()) -> Attention:
+def build(
+    hidden: int,
+    d: Dims,
+    *,
+    bias: bool = False,
+    index: Index | None = None,
+    window: int | None = None,
+    extra: tuple[Weight, ...] = (),
+) -> Attention:
     """One MLA layer. `bias` is on the down-projections and the output (attention_bias of the config)."""
     key = d.nope + d.rope
     if d.q_rank is None:
@@ -64,6 +75,7 @@ def build(hidden: int, d: Dims, *, bias: bool = False, index: Index | None = Non
         Entry(
             latent_bytes_per_token,
             (("kv_lora_rank", d.kv_rank), ("qk_rope_head_dim", d.rope)),
+            window=window,
             reads=index.top_k if index else None,
             flops=2 * d.heads * (2 * d.kv_rank + d.rope),
             prefill_flops=2 * d.heads * (key + d.value),

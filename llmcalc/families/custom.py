@@ -13,6 +13,7 @@ from llmcalc.attention import gqa, recurrent
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.errors import ConfigError, printable
 from llmcalc.families import family, llama, reader
+from llmcalc.families.deepseek import sparse_layers
 from llmcalc.mlp import dense, experts, moe
 
 
@@ -479,10 +480,10 @@ def baichuan_m1(c: Config) -> Stack:
 # ---- mixtures of experts
 
 
-@family("deepseek", "deepseek_vl_v2")
+@family("deepseek", "deepseek_vl_v2", "deepseek_ocr2_text")
 def deepseek(c: Config) -> Stack:
     """DeepSeek-MoE, and DeepSeek-V2 without MLA (VL2-tiny, OCR): MHA, shared experts, dense layers first."""
-    if c.model_type != "deepseek":
+    if c.model_type not in ("deepseek", "deepseek_ocr2_text"):
         if c.flag("use_mla", default=True):
             latent = reader("deepseek_v2")
             assert latent is not None
@@ -490,15 +491,14 @@ def deepseek(c: Config) -> Stack:
         # The latent's widths are null or zero where there is none.
         c.dismiss("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     bias = llama.biased(c)
-    first = c.count("first_k_dense_replace", least=0, default=0)
-    step = c.count("moe_layer_freq", default=1)
+    routed = sparse_layers(c, first=0)
     plain = dense(c.hidden, c.count("intermediate_size"))
     sparse = plain
-    if c.has("n_routed_experts"):
+    if c.maybe("n_routed_experts", least=0):
         total, used = experts(c)
         inner = c.count("moe_intermediate_size")
         sparse = moe(c.hidden, total, used, inner, shared=inner * (c.maybe("n_shared_experts", least=0) or 0))
-    return decoder(c, gqa.uniform(c, biases=bias), lambda layer: sparse if layer >= first and layer % step == 0 else plain)
+    return decoder(c, gqa.uniform(c, biases=bias), lambda layer: sparse if routed[layer] else plain)
 
 
 @family("bailing_moe", "bailing_moe_v2", "bailing_moe_linear")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from llmcalc.architecture import Attention, Mlp, Stack, Weight, decoder, layer_types, linear, norm
-from llmcalc.attention import compressed, mla
+from llmcalc.attention import compressed, mla, recurrent
 from llmcalc.config import Config
 from llmcalc.families import family
 from llmcalc.mlp import dense, experts, moe
@@ -176,7 +177,7 @@ def sparse_latent(c: Config) -> Stack:
     return decoder(c, lambda layer: made[own(layer)], mlps, mtp=extra)
 
 
-@family("hy_v4")
+@family("hy_v4", "hy_v4_vl_text")
 def hy_v4(c: Config) -> Stack:
     """Hunyuan 4: sparse MLA with an output gate and sinks, and residual streams; three in four layers reuse a pick."""
     all_indexed(c)
@@ -195,6 +196,158 @@ def hy_v4(c: Config) -> Stack:
     mix = tuple(weight for name in ("attn_hc", "mlp_hc") for weight in _streams(name, 2 * streams, width, 2))
     head = _streams("hc_head", streams, width, 1)
     return decoder(c, lambda layer: made[kinds[layer]], mlps, per_layer=lambda _: mix, outside=head)
+
+
+@family("dots3_note_text")
+def dots3_note(c: Config) -> Stack:
+    """Sparse MLA, and MLA of other widths within a window; a norm on the rotary key, a gate per head on the output."""
+    hidden = c.hidden
+    sparse = c.flag("use_dsa", default=True)
+    slides = c.flag("use_sliding_window", default=True)
+    rule = lambda i: "full_attention" if not slides or i < 2 or i % 4 == 1 else "sliding_attention"  # noqa: E731
+    types = layer_types(c, c.layers, rule)
+    d = mla.dims(c)
+    per_layer = c.by_layer("per_layer_config", *_DOTS_KEYS)
+    near = _dots_window(c) if per_layer is None else _dots_listed(c, per_layer, d, types)
+    made: dict[str, Attention] = {}
+    for kind in set(types):
+        if kind not in ("full_attention", "indexed_attention", "sliding_attention"):
+            raise c.fail("layer_types", kind, "full_attention, indexed_attention or sliding_attention")
+        local = kind == "sliding_attention"
+        width = near if local else d
+        extra = norm("k_rope_only_layernorm", width.rope) + linear("g_proj", "attention", width.heads, hidden)
+        index = indexer(c) if not local and (sparse or kind == "indexed_attention") else None
+        window = c.maybe("sliding_window", "sliding_window_size") or 512 if local else None
+        made[kind] = mla.build(hidden, width, bias=c.flag("attention_bias"), index=index, extra=extra, window=window)
+    c.dismiss("sliding_window", "sliding_window_size", "index_n_heads", "index_head_dim", "index_topk", "mlp_bias")
+    routed = sparse_layers(c, first=1)
+    number, used = experts(c)
+    shared = c.count("n_shared_experts") * c.count("moe_shared_expert_intermediate_size", "shared_experts_intermediate_size")
+    mixture = moe(hidden, number, used, c.count("moe_intermediate_size"), shared=shared)
+    block = dense(hidden, c.count("intermediate_size"))
+    return decoder(c, lambda layer: made[types[layer]], lambda layer: mixture if routed[layer] else block)
+
+
+def _dots_window(c: Config) -> mla.Dims:
+    """The widths of the sliding layers by the published file's own keys; the class has these values."""
+    heads, key = c.count("swa_num_attention_heads", default=64), c.count("swa_head_dim", default=256)
+    nope = c.count("swa_qk_nope_head_dim", default=192)
+    rope = c.maybe("swa_qk_rope_head_dim") or key - nope
+    if nope + rope != key:
+        raise c.fail("swa_head_dim", key, f"swa_qk_nope_head_dim + swa_qk_rope_head_dim ({nope + rope})")
+    c.dismiss("swa_num_key_value_heads")
+    return mla.Dims(
+        heads,
+        c.count("swa_q_lora_rank", default=1024),
+        c.count("swa_kv_lora_rank", default=1024),
+        nope,
+        rope,
+        c.count("swa_v_head_dim", default=128),
+    )
+
+
+_DOTS_KEYS = (
+    "num_attention_heads", "num_key_value_heads", "q_lora_rank", "kv_lora_rank", "head_dim",
+    "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+)  # fmt: skip
+
+
+def _dots_listed(c: Config, per_layer: dict[int, Config], d: mla.Dims, types: Sequence[str]) -> mla.Dims:
+    """The same by layer number, where it differs, as transformers writes it: one shape on every sliding layer."""
+    sliding = {layer for layer, kind in enumerate(types) if kind == "sliding_attention"}
+    blocks = list(per_layer.values())
+    if not blocks:
+        return d
+    if set(per_layer) != sliding or any(block.raw != blocks[0].raw for block in blocks):
+        raise c.fail("per_layer_config", c.get("per_layer_config"), "of one shape, on the sliding layers alone")
+    own = blocks[0]
+    return mla.Dims(
+        own.count("num_attention_heads", default=d.heads),
+        own.maybe("q_lora_rank") or d.q_rank,
+        own.count("kv_lora_rank", default=d.kv_rank),
+        own.count("qk_nope_head_dim", default=d.nope),
+        own.count("qk_rope_head_dim", default=d.rope),
+        own.count("v_head_dim", default=d.value),
+    )
+
+
+@family("glm5_next_text")
+def glm5_next(c: Config) -> Stack:
+    """GLM-5.3: Kimi's delta attention with MLA between, whose indexer keeps one key for each index_kpool tokens; residual streams."""
+    hidden, d = c.hidden, mla.dims(c)
+    if d.rope:
+        raise c.fail("qk_rope_head_dim", d.rope, "0")
+    holder = c.block("linear_attn_config", defaults_of="none") or Config({}, c.model_type, defaults_of="none")
+    delta = recurrent.kimi_delta(
+        hidden,
+        heads := holder.maybe("num_heads") or c.count("linear_num_heads"),
+        holder.maybe("head_dim") or c.count("linear_head_dim"),
+        holder.maybe("short_conv_kernel_size") or c.count("linear_conv_kernel_dim"),
+        low_rank_forget=True,
+        low_rank_gate=True,
+        decays=heads,
+    )
+    c.dismiss("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+    types = layer_types(c, c.layers, lambda i: "indexed_attention" if i % 4 == 3 else "linear_attention")
+    own, pool = full_indexers(c), c.count("index_kpool")
+    index = indexer(c)
+    pooling = (Weight("indexer.ape", "indexer", pool, index.dim), *linear("indexer.gate", "indexer", index.dim, hidden))
+    bias = c.flag("attention_bias")
+    made: dict[bool, Attention] = {}
+    for full in (True, False):
+        plain = mla.build(hidden, d, bias=bias, index=index._replace(own=full), extra=pooling if full else ())
+        made[full] = replace(plain, entries=(plain.entries[0], *(entry._replace(ratio=pool) for entry in plain.entries[1:])))
+    for kind in types:
+        if kind not in ("linear_attention", "indexed_attention", "full_attention"):
+            raise c.fail("layer_types", kind, "linear_attention or indexed_attention")
+    mlps, _ = blocks(c, sparse_layers(c, first=3))
+    streams = c.count("hc_mult")
+    mix = tuple(weight for name in ("attn_hc", "ffn_hc") for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3))
+    notes = ("the checkpoint's multi-token-prediction layer is not counted",) if predictors(c) else ()
+    return decoder(
+        c, lambda layer: delta if types[layer] == "linear_attention" else made[own(layer)], mlps, per_layer=lambda _: mix, notes=notes
+    )
+
+
+@family("mistral_large4_text")
+def mistral_large4(c: Config) -> Stack:
+    """Sparse MLA without a query rank; every fourth layer has no rotary part; layers may read an earlier layer's latents."""
+    all_indexed(c)
+    hidden, depth, given = c.hidden, c.layers, mla.dims(c)._replace(q_rank=None)
+    c.dismiss("q_lora_rank", "mlp_bias")  # the class has neither
+    step = c.count("no_rope_layer_interval", default=4)
+    rotary = c.per_layer(c.counts("no_rope_layers", most=1), "no_rope_layers", depth, lambda i: int((i + 1) % step != 0))
+    read = c.per_layer(c.counts("kv_source_layers", most=depth), "kv_source_layers", depth, lambda i: i)
+    own = full_indexers(c)
+    made: dict[tuple[int, bool, bool], Attention] = {}
+    kinds = []
+    for layer in range(depth):
+        if read[layer] > layer or read[read[layer]] != read[layer]:
+            raise c.fail("kv_source_layers", read[layer], "this layer or an earlier one that keeps its own latents")
+        kinds.append((rotary[layer], read[layer] == layer, own(layer)))
+
+    def scale(name: str, heads: int) -> tuple[Weight, ...]:
+        return tuple(Weight(f"{name}.{half}", "attention", heads) for half in ("scale", "bias"))
+
+    index = indexer(c)
+    for kind in set(kinds):
+        turns, keeps, full = kind
+        d = given if turns else given._replace(nope=given.nope + given.rope, rope=0)
+        extra = scale("softmax_scaling", d.heads)
+        if full:
+            extra += norm("indexer.q_input_norm", hidden, "layer") + scale("indexer.softmax_scaling", index.heads)
+        plain = mla.build(hidden, d, bias=c.flag("attention_bias"), index=index._replace(own=full), extra=extra)
+        if not keeps:
+            dropped = ("kv_a_proj_with_mqa", "kv_a_proj_with_mqa.bias", "kv_a_layernorm")
+            plain = replace(
+                plain,
+                weights=tuple(weight for weight in plain.weights if weight.name not in dropped),
+                entries=(plain.entries[0]._replace(stored=False), *plain.entries[1:]),
+            )
+        made[kind] = plain
+    mlps, _ = blocks(c, sparse_layers(c))
+    alpha = (Weight("rotary_emb.alpha", "norms", given.rope // 2),)
+    return decoder(c, lambda layer: made[kinds[layer]], mlps, outside=alpha if given.rope else ())
 
 
 @family("axk2")
@@ -263,7 +416,7 @@ def v4_layers(c: Config) -> tuple[list[str], list[str], dict[str, int]]:
             if ratio not in by_ratio:
                 raise c.fail("compress_ratios", ratio, "0, 4 or 128")
         named = [by_ratio[ratio] for ratio in ratios]
-        found, tail = found or named, named[c.layers :]
+        found, tail = found or named[: c.layers], named[c.layers :]
     kinds = c.per_layer(found, "layer_types", c.layers, _v4_rule)
     for kind in kinds:
         if kind not in rates:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from llmcalc.architecture import (
     FULL,
@@ -144,7 +144,7 @@ def gemma3n(c: Config) -> Stack:
 def shapes(c: Config, types: Sequence[str]) -> list[tuple[int, int]]:
     """(KV heads, head_dim) of every layer of Gemma 4: the full ones differ, by two keys or by a list of differences."""
     query, kv, dim = gqa.heads(c)
-    listed = c.get("per_layer_config")
+    listed = c.by_layer("per_layer_config", "head_dim", "num_key_value_heads")
     if listed is None:
         wide = c.count("global_head_dim", default=512)  # the class takes 512 where the file is silent
         few = c.maybe("num_global_key_value_heads") if c.flag("attention_k_eq_v") else None
@@ -152,18 +152,12 @@ def shapes(c: Config, types: Sequence[str]) -> list[tuple[int, int]]:
         gqa.check_groups(c, query, full[0])
         found = [full if kind == "full_attention" else (kv, dim) for kind in types]
     else:
-        if not isinstance(listed, Mapping):
-            raise c.fail("per_layer_config", listed, "a JSON object")
         found = [(kv, dim)] * len(types)
-        for name, given in listed.items():
-            known = {"head_dim", "num_key_value_heads"}
-            if not name.isdecimal() or len(name) > 6 or not isinstance(given, Mapping) or set(given) - known:
-                raise c.fail("per_layer_config", {name: given}, "head_dim and num_key_value_heads by layer number")
-            inner = Config(given, c.model_type, "per_layer_config", "none")  # absent: the value of the whole model
-            if int(name) < len(found):
-                own = inner.maybe("num_key_value_heads") or kv
-                gqa.check_groups(inner, query, own)
-                found[int(name)] = (own, inner.maybe("head_dim") or dim)
+        for layer, own in listed.items():
+            heads = own.maybe("num_key_value_heads") or kv  # absent: the value of the whole model
+            gqa.check_groups(own, query, heads)
+            if layer < len(found):
+                found[layer] = (heads, own.maybe("head_dim") or dim)
     c.dismiss("global_head_dim", "num_global_key_value_heads")
     return found
 

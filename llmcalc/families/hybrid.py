@@ -5,15 +5,17 @@ Those built on Mamba or RWKV are in state_space.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llmcalc.architecture import FULL, Attention, Mlp, Span, Stack, Weight, decoder, linear, norm
+from llmcalc.architecture import FULL, Attention, Entry, Mlp, Span, Stack, Weight, decoder, linear, norm
 from llmcalc.attention import gqa, mla, recurrent
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
 from llmcalc.families.llama import biased, gated
+from llmcalc.formulas.memory import index_bytes_per_token
 from llmcalc.mlp import dense, experts, moe
 
 FULL_ATTENTION = {"full_attention": "full", "attention": "full"}
@@ -116,6 +118,122 @@ def qwen3_5(c: Config) -> Stack:
     ahead = c.maybe("mtp_num_hidden_layers", least=0, most=MOST_LAYERS) or 0
     mtp = predictor(c.hidden, full, block, ahead) if ahead else ()
     return decoder(c, chosen(options, qwen_types(c)), lambda _: block, mtp=mtp)
+
+
+@family("lara_mini")
+def lara_mini(c: Config) -> Stack:
+    """Of five layers two delta nets, two with a window and one that sees everything; a shared expert without a gate."""
+    query, kv, dim = gqa.heads(c)
+    pattern = ("linear_attention", "sliding_attention", "linear_attention", "full_attention", "sliding_attention")
+    known = {"linear_attention": "linear", "sliding_attention": "sliding", "full_attention": "full"}
+    types = kinds(c, lambda i: pattern[i % 5], known)
+    near = Span("window", c.count("sliding_window"))
+    options = {
+        kind: gqa.build(c.hidden, query, kv, dim, span=span, biases=biased(c), qk_norm=(dim, dim))
+        for kind, span in (("full", FULL), ("sliding", near))
+    }
+    options["linear"] = recurrent.delta_net(c.hidden, *delta_dims(c), "split")
+    number, used = experts(c)
+    shared = c.count("shared_expert_intermediate_size", least=0)
+    block = moe(c.hidden, number, used, c.count("moe_intermediate_size"), shared=shared)
+    return decoder(c, chosen(options, types), lambda _: block)
+
+
+def hyper(name: str, streams: int, hidden: int, rank: int, inject: bool = True) -> tuple[Weight, ...]:
+    """Qwen4's gated residual: a low-rank mix of the streams, and (by `inject`) where the block's output goes."""
+    wide = streams * hidden
+    weights = norm(f"{name}.hc_norm", wide) + linear(f"{name}.input_mix_weight_down", "norms", rank, wide)
+    weights += linear(f"{name}.input_mix_weight_up", "norms", wide, rank)
+    return weights + (linear(f"{name}.block_inject_weight", "norms", streams, wide) if inject else ())
+
+
+MOST_HEADS = 4096
+
+
+def primes_from(start: int, number: int) -> list[int]:
+    """The first primes that are not below `start` (3 or more)."""
+    found: list[int] = []
+    candidate = start | 1
+    while len(found) < number:
+        if all(candidate % factor for factor in range(3, math.isqrt(candidate) + 1, 2)):
+            found.append(candidate)
+        candidate += 2
+    return found
+
+
+def ngram_tables(c: Config, places: Sequence[int]) -> dict[int, tuple[Weight, ...]]:
+    """By layer: a table of hashed n-grams, whose heads have as many rows as successive primes, and what brings it in."""
+    if not places:
+        c.dismiss("ple_embed_dim", "ple_conv_kernel_size", "ngram_size", "heads_per_ngram", "ngram_vocab_size_base")
+        c.dismiss("make_ngram_vocab_size_divisible_by")
+        return {}
+    hidden, wide = c.hidden, c.hidden * c.count("hc_count")
+    width = c.maybe("ple_embed_dim") or hidden
+    heads = (c.count("ngram_size", least=2, most=64) - 1) * c.count("heads_per_ngram", most=MOST_HEADS)
+    gqa.exact_division(c, "ple_embed_dim", width, "heads_per_ngram", heads)
+    if heads * len(places) > MOST_HEADS:
+        raise c.fail("heads_per_ngram", c.get("heads_per_ngram"), f"such that all tables have at most {MOST_HEADS:,} heads")
+    rows = primes_from(c.count("ngram_vocab_size_base", least=3, most=10**8), heads * len(places))
+    step = c.count("make_ngram_vocab_size_divisible_by")
+    found: dict[int, tuple[Weight, ...]] = {}
+    for index, layer in enumerate(places):
+        total = -(-sum(rows[index * heads : (index + 1) * heads]) // step) * step
+        weights: tuple[Weight, ...] = (Weight("ple.ngram_embedding", "embedding", total, width // heads),)
+        weights += linear("ple.key_proj", "mlp", wide, width) + linear("ple.value_proj", "mlp", hidden, width)
+        for name in ("norm_key", "norm_query", "norm_conv"):
+            weights += norm(f"ple.{name}", wide)
+        found[layer] = weights + recurrent.convolution("ple.conv1d", wide, c.count("ple_conv_kernel_size"))
+    return found
+
+
+@family("qwen4_exp_text")
+def qwen4_exp(c: Config) -> Stack:
+    """Delta nets, and gated attention that reads blocks of tokens picked by an indexer; several residual streams; n-gram tables.
+
+    One index key is kept for each block of indexer_compress_ratio tokens.
+    """
+    hidden, streams = c.hidden, c.count("hc_count", least=2)
+    full = gated_attention(c)
+    number, dim, ratio = c.count("indexer_n_heads"), c.count("indexer_head_dim"), c.count("indexer_compress_ratio")
+    if c.count("indexer_kv_heads") != 1:
+        raise c.fail("indexer_kv_heads", c.get("indexer_kv_heads"), "1")
+    picks = linear("indexer.index_qk_proj", "indexer", (number + 1) * dim, hidden)
+    picks += norm("indexer.q_layernorm", dim) + norm("indexer.k_layernorm", dim)
+    index = Entry(index_bytes_per_token, (("index_head_dim", dim),), ratio=ratio, flops=2 * number * dim)
+    kept = full.entries[0]._replace(reads=c.count("indexer_budget"))
+    full = replace(full, kind="sparse", weights=full.weights + picks, entries=(kept, index))
+    options = {"full": full, "linear": recurrent.delta_net(hidden, *delta_dims(c), "split")}
+    step = c.maybe("full_attention_interval") or 4
+    rule: Callable[[int], str] = lambda i: "linear_attention" if (i + 1) % step else "full_attention"  # noqa: E731
+    known = {"linear_attention": "linear", "full_attention": "full", "indexed_attention": "full"}
+    types = kinds(c, rule, known)
+    places = sorted({layer - 1 for layer in c.counts("ple_layer_ids", least=1, most=c.layers) or ()})
+    tables = ngram_tables(c, places)
+    rank = c.count("hc_lowrank")
+    mix = hyper("attn_hyper_connection", streams, hidden, rank) + hyper("mlp_hyper_connection", streams, hidden, rank)
+    mixers = chosen(options, types)
+
+    def mixer(layer: int) -> Attention:
+        if layer not in tables:
+            return mixers(layer)
+        if types[layer] != "linear":
+            raise c.fail("ple_layer_ids", layer + 1, "a layer of linear attention")
+        window = (c.count("ple_conv_kernel_size") - 1) * c.count("ngram_size")  # the convolution skips ngram_size tokens at a time
+        found = mixers(layer)
+        return replace(found, states=(*found.states, recurrent.conv(streams * hidden, window + 1, "ple")))
+
+    ahead = ("the checkpoint's multi-token-prediction layer is not counted",) if c.maybe("mtp_num_hidden_layers", least=0) else ()
+    block = shared_expert_moe(c)
+    return decoder(
+        c,
+        mixer,
+        lambda _: block,
+        norms=0,
+        final_norm=False,
+        per_layer=lambda layer: mix + tables.get(layer, ()),
+        outside=hyper("hyper_connection_mixer", streams, hidden, rank, inject=False),
+        notes=ahead,
+    )
 
 
 @family("olmo_hybrid")

@@ -31,10 +31,10 @@ def window_everywhere(c: Config) -> list[Span] | None:
     return [Span("window", window) if window else FULL] * c.layers
 
 
-def window_by_type(c: Config, period: int, key: str = "sliding_window_pattern") -> list[Span]:
+def window_by_type(c: Config, period: int, key: str = "sliding_window_pattern", offset: int = 0) -> list[Span]:
     """layer_types, or full attention on every `period`-th layer; the whole context everywhere where the window is null."""
     step = c.maybe(key) or period
-    types = layer_types(c, c.layers, every(step))
+    types = layer_types(c, c.layers, every(step, offset))
     return spans(c, types if c.maybe("sliding_window") else ["full_attention"] * c.layers)
 
 
@@ -48,34 +48,89 @@ def window_from_layer(c: Config) -> list[Span]:
     return [Span("window", window) if window and layer >= first else FULL for layer in range(c.layers)]
 
 
-@family("llama", "smollm3", "helium", "granite", "internlm3", "cwm", "granite_swa", "iquestcoder")
+def window_without_positions(c: Config) -> list[Span]:
+    """SmolLM3: where use_sliding_window, the layers slide that have no rotary positions."""
+    step = c.count("no_rope_layer_interval")
+    rotary = c.per_layer(c.counts("no_rope_layers", most=1), "no_rope_layers", c.layers, lambda layer: int((layer + 1) % step != 0))
+    slides = c.flag("use_sliding_window") and c.maybe("sliding_window")
+    types = layer_types(c, c.layers, lambda layer: "sliding_attention" if slides and not rotary[layer] else "full_attention")
+    c.dismiss("sliding_window", "max_window_layers")
+    return spans(c, types if slides else ["full_attention"] * c.layers)
+
+
+@family(
+    "llama", "smollm3", "helium", "granite", "internlm3", "cwm", "granite_swa", "iquestcoder",
+    "emu3_text_model", "granite4_vision_text", "granite_docling_text",
+)  # fmt: skip
 def llama(c: Config) -> Stack:
     """RMSNorm, rotary GQA, SwiGLU."""
     windows = {
-        "cwm": lambda: window_by_type(c, 4),
-        # The class makes the first of every four full, not the last.
+        # These classes make the first of every four full, not the last.
+        "cwm": lambda: window_by_type(c, 4, offset=3),
         "granite_swa": lambda: spans(c, layer_types(c, c.layers, every(4, 3))),
-        "smollm3": lambda: window_from_layer(c),
+        "smollm3": lambda: window_without_positions(c),
     }.get(c.model_type, lambda: None)()
     c.dismiss("no_rope_layers", "no_rope_layer_interval")  # positions only
     which = {"cwm": "", "helium": "qkv"}.get(c.model_type, "qkvo")
     return decoder(c, gqa.uniform(c, biases=biased(c, which), spans=windows, sinks=c.model_type == "granite_swa"), gated(c))
 
 
-@family("mistral", "ministral", "ministral3")
+@family("mistral", "ministral", "ministral3", "voxtral_realtime_text")
 def mistral(c: Config) -> Stack:
-    """Llama with a window on every layer, where there is one."""
-    return decoder(c, gqa.uniform(c, spans=window_everywhere(c)), gated(c, bias=False))
+    """Llama with a window on every layer, where there is one; Voxtral Realtime scales the MLP's input by the delay."""
+    delay: tuple[Weight, ...] = ()
+    if c.model_type == "voxtral_realtime_text":
+        delay = linear("ada_rms_norm.linear1", "mlp", 32, c.hidden) + linear("ada_rms_norm.linear2", "mlp", c.hidden, 32)
+    return decoder(c, gqa.uniform(c, spans=window_everywhere(c)), gated(c, bias=False), per_layer=lambda _: delay)
 
 
-@family("arcee", "jais2")
+@family("hyperclovax")
+def hyperclovax(c: Config) -> Stack:
+    """Llama, by a switch with norms behind its blocks too."""
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c), norms=4 if c.flag("use_post_norm") else 2)
+
+
+@family("muse_glimmer_text")
+def muse_glimmer(c: Config) -> Stack:
+    """A gate on the output, norms of q and k without parameters; full attention on every fourth layer, counted from the last."""
+    query, _, dim = gqa.heads(c)
+    gate = linear("gate_proj", "attention", query * dim, c.hidden)
+    windows = spans(c, layer_types(c, c.layers, every(4, -c.layers)))
+    return decoder(c, gqa.uniform(c, biases=biased(c), spans=windows, extra=gate), gated(c, bias=False), norms=4)
+
+
+@family("molmo2_text")
+def molmo2(c: Config) -> Stack:
+    """Qwen3 with further rows of the table for image tokens, which the head lacks."""
+    kinds = {"qwen3": "head", "olmo": "full"}
+    kind = c.text("qk_norm_type")
+    if kind not in kinds:
+        raise c.fail("qk_norm_type", kind, "qwen3 or olmo")
+    c.dismiss("norm_after")  # moves the norms, adds none
+    stack = decoder(c, gqa.uniform(c, biases=biased(c, "qkv"), qk_norm=kinds[kind]), gated(c, bias=False))
+    rows = stack.vocab + c.count("additional_vocab_size", least=0)
+    return replace(stack, embedding=(Weight("embed_tokens", "embedding", rows, stack.hidden),))
+
+
+@family("chameleon")
+def chameleon(c: Config) -> Stack:
+    """Llama with LayerNorms on the heads of q and k, each head with vectors of its own. swin_norm moves the norms."""
+    query, kv, dim = gqa.heads(c)
+    c.dismiss("swin_norm")
+    extra = tuple(
+        Weight(f"{name}{half}", "norms", number, dim) for name, number in (("q_norm", query), ("k_norm", kv)) for half in ("", ".bias")
+    )
+    return decoder(c, gqa.uniform(c, biases=biased(c), extra=extra), gated(c))
+
+
+@family("arcee", "jais2", "cosmos3_edge_text")
 def arcee(c: Config) -> Stack:
     """Llama with a squared-ReLU MLP of two matrices; Jais 2 normalises with a bias."""
     style = "layer" if c.model_type == "jais2" else "rms"
     return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, gate=False), norm_style=style)
 
 
-@family("qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
+@family("qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")
 def qwen2(c: Config) -> Stack:
     """Biases on q, k and v."""
     return decoder(c, gqa.uniform(c, biases="qkv", spans=window_from_layer(c)), gated(c, bias=False))
@@ -94,7 +149,7 @@ def seed_oss(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, biases=biased(c, "qkv") + out), gated(c))
 
 
-@family("ernie4_5")
+@family("ernie4_5", "paddleocr_vl_text")
 def ernie(c: Config) -> Stack:
     """One switch for every bias."""
     bias = c.flag("use_bias")
@@ -104,7 +159,7 @@ def ernie(c: Config) -> Stack:
 @family("exaone")
 def exaone(c: Config) -> Stack:
     """EXAONE 3: Llama under older names."""
-    return decoder(c, gqa.uniform(c), gated(c, bias=False), layers=c.count("num_hidden_layers", "num_layers", most=MOST_LAYERS))
+    return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c), layers=c.count("num_hidden_layers", "num_layers", most=MOST_LAYERS))
 
 
 @family("exaone4")
@@ -123,7 +178,7 @@ def exaone4(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, qk_norm="head", spans=windows), gated(c, bias=False))
 
 
-@family("hunyuan_v1_dense")
+@family("hunyuan_v1_dense", "hunyuan_vl_text")
 def hunyuan(c: Config) -> Stack:
     """Head norms on q and k."""
     return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, bias=False))
@@ -135,13 +190,15 @@ def nanochat(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, bias=False, gate=False), norm_style="none")
 
 
-@family("apertus")
+@family("apertus", "apertus1p5_text")
 def apertus(c: Config) -> Stack:
     """xIELU: two learned numbers per MLP."""
     if not c.flag("qk_norm", default=True):
         raise c.fail("qk_norm", False, "true")
     numbers = (Weight("act_fn.alpha_p", "mlp", 1), Weight("act_fn.alpha_n", "mlp", 1))
-    return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False, bias=False), per_layer=lambda _: numbers)
+    stack = decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head"), gated(c, gate=False, bias=False), per_layer=lambda _: numbers)
+    rows = c.maybe("output_vocab_size") if c.model_type == "apertus1p5_text" else None
+    return replace(stack, head=linear("lm_head", "head", rows, c.hidden)) if rows else stack  # without the image and audio codes
 
 
 @family("diffllama")
@@ -183,10 +240,12 @@ def olmo2(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="full", spans=windows), gated(c, bias=False))
 
 
-@family("cohere", "cohere2")
+@family("cohere", "cohere2", "cohere_compass_text")
 def cohere(c: Config) -> Stack:
     """Attention and MLP in parallel behind one norm without a bias."""
     windows = window_by_type(c, 4) if c.model_type == "cohere2" else None
+    if c.model_type == "cohere_compass_text":
+        windows = window_by_type(c, 1)
     query, kv, dim = gqa.heads(c)
     extra: tuple[Weight, ...] = ()
     if c.model_type == "cohere" and c.flag("use_qk_norm"):
@@ -247,7 +306,7 @@ def phi(c: Config) -> Stack:
     )
 
 
-@family("phi3")
+@family("phi3", "phi4_multimodal")
 def phi3(c: Config) -> Stack:
     """Phi-3 and 4: Llama with fused projections."""
     c.dismiss("attention_bias", "mlp_bias")  # in the file, not in the class
@@ -256,13 +315,15 @@ def phi3(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, spans=window_everywhere(c)), gated(c, bias=False))
 
 
-@family("glm", "glm4", "glm4v_text")
+@family("glm", "glm4", "glm4v_text", "glm_ocr_text")
 def glm(c: Config) -> Stack:
     """Biases on q, k and v by attention_bias; GLM-4-0414 has two more norms."""
-    fixed = c.model_type == "glm4v_text"  # its class has no switch
+    fixed = {"glm4v_text": "qkv", "glm_ocr_text": ""}.get(c.model_type)  # these classes have no switch
+    if fixed is not None:
+        c.dismiss("attention_bias")
     return decoder(
         c,
-        gqa.uniform(c, biases="qkv" if fixed else biased(c, "qkv")),
+        gqa.uniform(c, biases=biased(c, "qkv") if fixed is None else fixed),
         gated(c, bias=False),
         norms=2 if c.model_type == "glm" else 4,
     )
@@ -299,7 +360,8 @@ def bitnet(c: Config) -> Stack:
 def mllama(c: Config) -> Stack:
     """Llama 3.2 Vision: some layers attend to the image alone, with gates; their cache is per image, not per token."""
     query, kv, dim = gqa.heads(c)
-    cross = set(c.counts("cross_attention_layers") or ())
+    listed = c.counts("cross_attention_layers")
+    cross = set(range(3, 39, 5) if listed is None else listed)
     plain = gqa.uniform(c)
     gates = (Weight("cross_attn_attn_gate", "attention", 1), Weight("cross_attn_mlp_gate", "mlp", 1))
     image = gqa.build(c.hidden, query, kv, dim, qk_norm=(dim, dim), source_tokens=0, extra=gates)

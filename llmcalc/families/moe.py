@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmcalc.architecture import (
+    FULL,
     Attention,
     Entry,
     Mlp,
@@ -26,7 +27,7 @@ from llmcalc.architecture import (
     norm,
     spans,
 )
-from llmcalc.attention import gqa
+from llmcalc.attention import gqa, recurrent
 from llmcalc.config import Config
 from llmcalc.families import family
 from llmcalc.families.llama import biased
@@ -73,9 +74,10 @@ def by_flags(c: Config, key: str) -> list[bool] | None:
     return [bool(value) for value in c.per_layer(found, key, c.layers, lambda _: 0)]
 
 
-def qwen_sparse(c: Config) -> list[bool]:
-    """Every decoder_sparse_step-th layer, except those in mlp_only_layers."""
-    only = set(c.counts("mlp_only_layers") or ())
+def qwen_sparse(c: Config, dense_layers: Sequence[int] = ()) -> list[bool]:
+    """Every decoder_sparse_step-th layer, except those in mlp_only_layers (`dense_layers`: the class's own)."""
+    listed = c.counts("mlp_only_layers")
+    only = set(dense_layers if listed is None else listed)
     step = c.count("decoder_sparse_step")
     number = c.count("num_experts", "num_local_experts", least=0)
     return [number > 0 and layer not in only and (layer + 1) % step == 0 for layer in range(c.layers)]
@@ -484,6 +486,158 @@ def exaone_moe(c: Config) -> Stack:
 # ---- others
 
 
+@family("kolibri1")
+def kolibri(c: Config) -> Stack:
+    """Norms on heads and behind the blocks, a window on four layers of five, a shared expert."""
+    c.dismiss("intermediate_size")  # no dense layers
+    types = layer_types(c, c.layers, every(5))
+    attention = gqa.uniform(c, qk_norm="head", spans=spans(c, types))
+    shared = c.count("shared_expert_intermediate_size", least=0)
+    return decoder(c, attention, always(mixture(c, shared=shared)()), norms=4)
+
+
+@family("flint")
+def flint(c: Config) -> Stack:
+    """Norms on heads, sinks; everything is seen by the first two layers, every fourth and the last; two dense layers first."""
+    last = c.layers - 1
+    types = layer_types(c, c.layers, lambda i: "full_attention" if i < 2 or i % 4 == 1 or i == last else "sliding_attention")
+    attention = gqa.uniform(c, biases=biased(c), qk_norm="head", spans=spans(c, types), sinks=True)
+    mixed = mixture(c, shared=c.count("shared_expert_intermediate_size", least=0))
+    return decoder(c, attention, alternate(c, qwen_sparse(c, (0, 1)), mixed, plain(c)))
+
+
+@family("beam")
+def beam(c: Config) -> Stack:
+    """Norms on heads, an output gate with a bias per head, four norms; a window on five layers of six, the last one is full."""
+    query, _, dim = gqa.heads(c)
+    rule = every(6)
+    types = layer_types(c, c.layers, lambda i: "full_attention" if i == c.layers - 1 else rule(i))
+    gate = (*linear("gate_proj", "attention", query * dim, c.hidden), Weight("gate_bias", "attention", query))
+    attention = gqa.uniform(c, biases=biased(c), qk_norm="head", spans=spans(c, types), extra=gate)
+    sparse = by_types(c, lambda i: "dense" if i < 3 else "sparse")
+    return decoder(c, attention, alternate(c, sparse, mixture(c), plain(c)), norms=4)
+
+
+@family("muse_spark_text")
+def muse_spark(c: Config) -> Stack:
+    """Experts in a narrower width, an output gate, learned residual gates; full attention on every fourth layer from the last."""
+    query, _, dim = gqa.heads(c)
+    gate = linear("gate_proj", "attention", query * dim, c.hidden)
+    windows = spans(c, layer_types(c, c.layers, every(4, -c.layers)))
+    latent = c.count("moe_hidden_size")
+    mixed = mixture(c, latent=latent, extra=norm("mlp.pre_expert_norm", latent) + norm("mlp.post_expert_norm", latent))
+    residual = tuple(Weight(f"{name}_residual_gate", "norms", c.hidden) for name in ("post_attention", "post_feedforward"))
+    return decoder(
+        c,
+        gqa.uniform(c, biases=biased(c), spans=windows, extra=gate),
+        alternate(c, by_types(c, lambda _: "sparse"), mixed, plain(c)),
+        norms=3,
+        per_layer=lambda _: residual,
+    )
+
+
+@family("inkling_text")
+def inkling(c: Config) -> Stack:
+    """Relative positions from a projection, short convolutions on keys, values and both blocks; sliding layers have more KV heads.
+
+    The convolutions run in fp32, and so is what they keep.
+    """
+    hidden, depth, kernel, rel = c.hidden, c.layers, c.count("conv_kernel_size"), c.count("d_rel")
+    listed = c.counts("local_layer_ids")
+    local = {i for i in range(depth) if (i + 1) % 6} if listed is None else set(listed)
+    types = layer_types(c, depth, lambda i: "hybrid_sliding" if i in local else "hybrid")
+    window = c.count("sliding_window_size")
+    shapes = {
+        "hybrid": (*gqa.heads(c), c.count("rel_extent"), FULL),
+        "hybrid_sliding": (
+            c.count("swa_num_attention_heads"),
+            c.count("swa_num_key_value_heads"),
+            c.count("swa_head_dim"),
+            window,
+            Span("window", window),
+        ),
+    }
+    made: dict[str, Attention] = {}
+    for name in set(types):
+        if name not in shapes:
+            raise c.fail("layer_types", name, "hybrid or hybrid_sliding")
+        query, kv, dim, extent, span = shapes[name]
+        gqa.check_groups(c, query, kv)
+        extra = linear("r_proj", "attention", query * rel, hidden) + linear("rel_logits_proj", "attention", rel, extent)
+        channels = {"k": kv * dim, "v": kv * dim, "attn": hidden, "mlp": hidden}
+        for place, width in channels.items():
+            extra += recurrent.convolution(f"{place}_sconv", width, kernel)
+        states = tuple(recurrent.conv(width, kernel, f"{place}_sconv")._replace(dtype="fp32") for place, width in channels.items())
+        mixer = gqa.build(hidden, query, kv, dim, span=span, qk_norm=(dim, dim), extra=extra)
+        made[name] = replace(mixer, states=states)
+    # A file with dense_intermediate_size says the experts' width in intermediate_size.
+    both = c.has("dense_intermediate_size")
+    wide = c.count("dense_intermediate_size" if both else "intermediate_size")
+    inner = c.count("intermediate_size" if both else "moe_intermediate_size")
+    first = c.maybe("dense_mlp_idx", least=0) or 0
+    sparse = by_types(c, lambda i: "dense" if i < first else "sparse")
+    scale = (Weight("mlp.global_scale", "router", 1),)
+    shared = c.count("n_shared_experts", least=0)
+    number, used = experts(c)
+    block = dense(hidden, wide)
+    mixed = moe(hidden, number, used, inner, shared=shared * inner, idle=shared, extra=scale)  # the router scores the shared ones too
+    c.dismiss("sliding_window", "moe_intermediate_size", "intermediate_size", "num_mtp_layers", "mtp_local_layer_ids")
+    notes = ("the checkpoint's multi-token-prediction layers are not counted",) if c.get("num_mtp_layers") else ()
+    return decoder(
+        c,
+        lambda layer: made[types[layer]],
+        lambda layer: mixed if sparse[layer] else replace(block, weights=block.weights + scale),
+        tied=False,
+        outside=norm("embed_norm", hidden),
+        notes=notes,
+    )
+
+
+@family("inkling2_text")
+def inkling_2(c: Config) -> Stack:
+    """Inkling with an output gate and sinks; full layers mix keys and values by learned kernels; attention over earlier blocks."""
+    hidden, depth, kernel, rel = c.hidden, c.layers, c.count("conv_kernel_size"), c.count("d_rel")
+    types = layer_types(c, depth, lambda i: "hybrid_sliding" if (i + 1) % 6 else "hybrid")
+    window = c.count("sliding_window_size")
+    near = c.count("swa_num_attention_heads"), c.count("swa_num_key_value_heads"), c.count("swa_head_dim")
+    shapes = {"hybrid": (*gqa.heads(c), c.count("rel_extent"), FULL), "hybrid_sliding": (*near, window, Span("window", window))}
+    made: dict[str, Attention] = {}
+    for name in set(types):
+        if name not in shapes:
+            raise c.fail("layer_types", name, "hybrid or hybrid_sliding")
+        query, kv, dim, extent, span = shapes[name]
+        gqa.check_groups(c, query, kv)
+        full = name == "hybrid"
+        extra = linear("gate_proj", "attention", query * dim, hidden) + linear("sink_proj", "attention", query, hidden)
+        extra += linear("relative.linear", "attention", query * rel, hidden) + linear("relative.proj", "attention", rel, extent)
+        extra += (Weight("q_norm.scale", "norms", query, dim), Weight("relative.norm.scale", "norms", query, rel))
+        for place in "kv":
+            extra += recurrent.convolution(f"{place}_sconv", kv * dim, kernel)
+            extra += linear(f"{place}_sconv.weight_proj", "state", kv * kernel, hidden) if full else ()
+        for place in ("attention", "mlp"):
+            extra += recurrent.convolution(f"{place}_sconv", hidden, kernel)
+        # The residual stream is a mix of the earlier blocks of layers, by one query (three before full attention, and norms).
+        extra += norm("query_attention_input", hidden) * (3 if full else 1) + norm("query_mlp_input", hidden)
+        extra += norm("input_layernorm", hidden) * (3 if full else 1) + norm("post_attention_layernorm", hidden)
+        widths = (kv * dim, kv * dim, hidden, hidden)
+        states = tuple(recurrent.conv(width, kernel)._replace(dtype="fp32") for width in widths)
+        made[name] = replace(gqa.build(hidden, query, kv, dim, span=span, extra=extra), states=states)
+    first = made[types[0]]  # nothing lies before the first layer
+    dropped = tuple(weight for weight in first.weights if weight.name != "query_attention_input")
+    block = mixture(c)()
+    c.dismiss("sliding_window", "num_mtp_layers", "intermediate_size")
+    stack = decoder(
+        c,
+        lambda layer: made[types[layer]] if layer else replace(first, weights=dropped),
+        always(block),
+        norms=0,
+        tied=False,
+        outside=norm("embed_norm", hidden) + norm("final_input", hidden),
+    )
+    rows = c.maybe("unpadded_vocab_size") or stack.vocab
+    return replace(stack, head=linear("lm_head", "head", rows, hidden))
+
+
 @family("ernie4_5_moe", "ernie4_5_vl_moe_text")
 def ernie4_5_moe(c: Config) -> Stack:
     """The router's balancing bias is a parameter. The vision class has a second set of experts for image tokens."""
@@ -653,7 +807,7 @@ def step(c: Config) -> Stack:
     near = c.maybe("num_sliding_attention_heads") or other.count("num_attention_heads", default=heads)
     if other.maybe("num_attention_groups") not in (None, kv) or other.maybe("head_dim") not in (None, dim):
         raise c.fail("attention_other_setting", other.raw, "of the same KV heads and head_dim as the other layers")
-    per_layer = c.block("per_layer_config")
+    per_layer = c.by_layer("per_layer_config", "num_attention_heads")
     listed = c.words("layer_types") or ["full_attention"] * (depth + ahead)
     c.per_layer(listed, "layer_types", depth, lambda _: "")  # long enough
     if "sliding_attention" not in listed:
@@ -670,13 +824,8 @@ def step(c: Config) -> Stack:
     for layer, span in enumerate(spans(c, listed)):
         query = near if span.tokens else heads
         if per_layer is not None and layer < depth:
-            own = per_layer.block(str(layer))
-            query = own.count("num_attention_heads", default=heads) if own is not None else heads
+            query = per_layer[layer].count("num_attention_heads", default=heads) if layer in per_layer else heads
         mixers.append(mixer(span, query))
-    if per_layer is not None:
-        for value in per_layer.raw.values():
-            if not isinstance(value, dict) or set(value) - {"num_attention_heads"}:
-                raise c.fail("per_layer_config", per_layer.raw, "about num_attention_heads alone")
     enum, first = c.get("moe_layers_enum"), c.maybe("first_k_dense_replace", least=0)
     if enum is None:
         chosen = set(range(3 if first is None else first, depth))  # the class starts at 3

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from llmcalc.architecture import Attention, Stack, Weight, decoder, layer_types, linear, norm, spans
+from llmcalc.architecture import Attention, Stack, Weight, decoder, every, layer_types, linear, norm, spans
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config, leftovers
 from llmcalc.errors import ConfigError, printable
@@ -153,6 +153,48 @@ def t5gemma(c: Config) -> Stack:
     for half in (front, back):
         for key in leftovers(half):
             raise half.fail(key, half.raw[key], "absent: it changes what a model holds, and t5gemma does not know it")
+    return stack
+
+
+@family("t5gemma2")
+def t5gemma2(c: Config) -> Stack:
+    """Two Gemma-3 stacks that share one table; the decoder attends to itself and to the source by the same projections."""
+    generates(c)
+    c.dismiss("vocab_size")
+    outer = c.block("encoder", "t5gemma2_encoder") or Config({}, "t5gemma2_encoder", "encoder")
+    front = outer.block("text_config", "t5gemma2_text") or Config({}, "t5gemma2_text", "encoder.text_config")
+    outer.dismiss("vision_config", "tie_word_embeddings")
+    back = c.block("decoder", "t5gemma2_decoder") or Config({}, "t5gemma2_decoder", "decoder")
+    for key in ("hidden_size", "vocab_size"):
+        if front.count(key) != back.count(key):
+            raise back.fail(key, back.get(key), f"{front.count(key)}, as in the encoder, whose table it shares")
+    wide = front.hidden
+    query, kv, dim = gqa.heads(front)
+    seen = gqa.build(wide, query, kv, dim, biases="qkvo" if front.flag("attention_bias") else "", qk_norm=(dim, dim))
+    ffn = dense(wide, front.count("intermediate_size"))
+    front.dismiss("layer_types", "sliding_window", "sliding_window_pattern", "tie_word_embeddings")  # the encoder keeps no cache
+    around = encoder(seen.weights + ffn.weights + norms(4, wide, "rms"), front.layers)
+    around += encoder(norm("final_norm", wide) + norm("eoi_embedding", wide))
+
+    step = back.maybe("sliding_window_pattern") or 6
+    windows = spans(back, layer_types(back, back.layers, every(step)))
+    back.dismiss("sliding_window")
+    own = gqa.uniform(back, biases="qkvo" if back.flag("attention_bias") else "", qk_norm="head", spans=windows)
+    query, kv, dim = gqa.heads(back)
+    cross = replace(gqa.build(wide, query, kv, dim, source_tokens=0), weights=())
+    block = dense(wide, back.count("intermediate_size"))
+    stack = decoder(
+        back,
+        lambda layer: (own(layer), cross),
+        lambda layer: block,
+        norms=4,
+        tied=c.flag("tie_word_embeddings", default=True),
+        outside=around,
+        notes=(cross_note(back.layers, kv, dim),),
+    )
+    for half in (outer, front, back):
+        for key in leftovers(half):
+            raise half.fail(key, half.raw[key], "absent: it changes what a model holds, and t5gemma2 does not know it")
     return stack
 
 

@@ -186,9 +186,7 @@ def zamba(c: Config) -> Stack:
     tail = ["hybrid" if i % period == offset else "mamba" for i in range(max(0, depth - 3))]
     types = shared_types(c, ["mamba", "mamba", "hybrid", *tail])
     joined = replace(attention, weights=linear("linear", "attention", hidden, hidden))
-    return decoder(
-        c, lambda i: (joined, scan) if types[i] == "hybrid" else scan, no_mlp, norms=1, shared=taking_turns(shared, 1, types)
-    )
+    return decoder(c, lambda i: (joined, scan) if types[i] == "hybrid" else scan, no_mlp, norms=1, shared=taking_turns(shared, 1, types))
 
 
 @family("zamba2")

@@ -61,8 +61,11 @@ def read(outer: Config, hidden: int) -> tuple[Weights | None, tuple[str, ...]]:
                 raise
             return None, (_note(outer, error.message),)
         return weights, ()
-    for key in FOREIGN:
-        if outer.raw.get(key):
+    made = class_defaults().get(outer.model_type, {}).get("parts", {})
+    if made and any(isinstance(outer.raw.get(key), Mapping) for key in TEXTS):
+        outer.dismiss(*outer.raw)  # of the towers and their projector
+    for key in FOREIGN if outer.model_type in MODULES else (*FOREIGN, *made):  # of a known text, the other parts are its own
+        if key not in TEXTS and (outer.raw.get(key) or key in made):
             return None, (_note(outer, key),)
     if any(isinstance(outer.raw.get(key), Mapping) for key in TEXTS) and outer.model_type not in MODULES:
         return None, (_note(outer, f"whatever a {outer.model_type} holds beside its text model"),)
@@ -152,7 +155,7 @@ def aligned(outer: Config, hidden: int) -> Weights:
     return encoder.weights + projector(_two(encoder.width, hidden))
 
 
-@wrapper("mistral3", "lighton_ocr")
+@wrapper("mistral3", "lighton_ocr", "mistral_large4")
 def mistral3(outer: Config, hidden: int) -> Weights:
     """A norm, neighbouring patches merged, two matrices."""
     encoder, c = sees(outer)
@@ -176,6 +179,12 @@ def gemma3(outer: Config, hidden: int) -> Weights:
     all_read(c)
     matrix = lin("mm_input_projection_weight", hidden, encoder.width, bias=False)
     return encoder.weights + projector(matrix, rms("mm_soft_emb_norm", width=encoder.width))
+
+
+@wrapper("t5gemma2")
+def t5gemma2(outer: Config, hidden: int) -> Weights:
+    """Gemma 3's, inside the encoder."""
+    return gemma3(needed(outer, "encoder"), hidden)
 
 
 @wrapper("gemma4", "gemma4_unified")
@@ -322,7 +331,7 @@ def _merging(build: Callable[[Config], Encoder]) -> Wrapper:
 
 wrapper("qwen2_vl")(_merging(vision.qwen2_vl))
 wrapper("qwen2_5_vl", "exaone4_5")(_merging(vision.qwen2_5_vl))
-wrapper("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")(_merging(vision.qwen3_vl))
+wrapper("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "cohere_compass")(_merging(vision.qwen3_vl))
 wrapper("glm4v", "glm4v_moe")(_merging(vision.glm4v))
 wrapper("glm46v")(_merging(vision.any_encoder))
 
