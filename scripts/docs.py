@@ -237,8 +237,8 @@ What the rows of vLLM also count:
 - 0.8 to 0.11 sample without FlashInfer: where it is installed, 256 sequences of 152,064 logits take 0.4 GiB instead of 1.4;
 - MXFP4 experts padded to 128 columns inside and 256 of a token, which is 5 GiB of gpt-oss-120b;
 - in the peak, the image of 16,384 tokens that a profile encodes, where the tower merges patches as Qwen's do;
-- for a `Deployment` with `draft_tokens`, the drafting layers' part of the pool and of the weights, a state block more per drafted token,
-  and the drafted inputs of a convolution. Only the Python interface takes these.
+- with `fit --draft-tokens N` (and `--draft MODEL`, else the target's own prediction layers), the drafting layers' part of the pool and of
+  the weights, a state block more per drafted token, and the drafted inputs of a convolution.
 
 ## Number formats
 

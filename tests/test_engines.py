@@ -376,3 +376,28 @@ def test_an_unfinished_group_is_no_entry() -> None:
 def test_mlx_is_apples(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--engine", "mlx", "--offline"]) == 2
     assert "mlx runs on Apple's devices" in capsys.readouterr().err
+
+
+def test_what_drafts_takes_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    """DeepSeek-V3's one prediction layer keeps 576 x 2 B per token on each of 8 ranks; Qwen3-0.6B 28 layers x 2 x 8 x 128 x 2 B."""
+    on = ("-m", "deepseek-ai/DeepSeek-V3", "-d", "8x h200-sxm", "-c", "32k")
+    plain, drafts = (run(capsys, "fit", *on, *more)["results"] for more in ((), ("--draft-tokens", "1")))
+    assert drafts["kv_bytes_per_sequence"] - plain["kv_bytes_per_sequence"] == 8 * 576 * 2 * 32768
+    on = ("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "8k", "--engine", "vllm")
+    plain, drafts = (run(capsys, "fit", *on, *more)["results"] for more in ((), ("--draft-tokens", "2", "--draft", "Qwen/Qwen3-0.6B")))
+    assert drafts["kv_bytes_per_sequence"] - plain["kv_bytes_per_sequence"] == 28 * 2 * 8 * 128 * 2 * 8192
+    assert drafts["weight_bytes"] - plain["weight_bytes"] == 2 * 596_049_920
+    assert '--speculative-config \'{"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 2}\'' in drafts["start_command"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (("--draft-tokens", "2"), "no-prediction-layers"),
+        (("--draft", "Qwen/Qwen3-0.6B"), "bad-value"),
+        (("--draft-tokens", "x"), "bad-value"),
+    ],
+)
+def test_drafts_that_cannot_be(more: tuple[str, ...], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "8k", *more, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == code

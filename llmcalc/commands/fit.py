@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
 from llmcalc.commands import common as c
+from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import capacity
 from llmcalc.plan import Deployment, Workload
 from llmcalc.present import Column, Fact, Report
@@ -19,6 +21,8 @@ Examples:
   llmcalc fit -m Qwen/Qwen3-32B -d '2x rtx-4090' --weights awq --reserve 2GB
 
   llmcalc fit -m meta-llama/Llama-3.1-8B -d h100-sxm --engine vllm --max-num-batched-tokens 2048
+
+  llmcalc fit -m deepseek-ai/DeepSeek-V3 -d '8x h200-sxm' --engine vllm --draft-tokens 1
 
   llmcalc fit -m meta-llama/Llama-3.1-70B-Instruct -d h100-sxm --check
 """
@@ -39,6 +43,19 @@ def fit(
     memory_utilization: c.UtilizationOption = None,
     max_num_batched_tokens: c.BatchedOption = None,
     max_num_seqs: c.SequencesOption = None,
+    draft_tokens: Annotated[
+        str, typer.Option("--draft-tokens", "-g", metavar="N", help="Tokens drafted per step: what drafts them takes memory, too.")
+    ] = "0",
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            "--draft",
+            "--draft-model",
+            metavar="MODEL",
+            autocompletion=c.completion.models,
+            help="The model that drafts. [default: the target's own prediction layers]",
+        ),
+    ] = None,
     revision: c.RevisionOption = None,
     offline: c.OfflineOption = False,
     refresh: c.RefreshOption = False,
@@ -56,6 +73,12 @@ def fit(
         found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
         memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens, max_sequences=max_num_seqs,
     )  # fmt: skip
+    if drafted := c.whole_number(draft_tokens, "draft-tokens", least=0, most=1000):
+        plan = replace(plan, draft_tokens=drafted, drafter=c.load(draft, offline=offline, refresh=refresh) if draft else None)
+        who = plan.drafter.id if plan.drafter else "the target's own prediction layers"
+        assumed += (f"drafted per step: {drafted}, by {who}, whose weights and part of the cache count",)
+    elif draft:
+        raise UsageError("bad-value", f"--draft {printable(draft, 60)}: no token is drafted", "say how many with --draft-tokens N")
     work = Workload(tokens, sequences)
     estimate = capacity.fit(found, plan, work)
     r = estimate.results
@@ -78,7 +101,7 @@ def fit(
         title=f"{found.id} on {plan.ranks} × {plan.device.id}: " + ("fits" if r["fits"] else "does not fit"),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"ctx_tokens": tokens, "batch": sequences, **c.plan_inputs(plan)},
+        inputs={"ctx_tokens": tokens, "batch": sequences, **c.plan_inputs(plan), "draft_tokens": drafted, "draft": draft},
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
         facts=facts,
         columns=(Column("item", "memory"), Column("bytes", "bytes", "B"), *(Column(key, key, shown=False) for key in ENGINE_KEYS)),

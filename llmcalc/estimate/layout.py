@@ -66,7 +66,7 @@ def pooled_mixers(model: Model, plan: Deployment) -> list[tuple[Attention, int]]
         number = min((held[shape] // count for shape, count in shapes(mixer.weights).items()), default=0)
         if number and mixer.entries:
             return [*own, (mixer, number)]
-    raise UsageError("no-prediction-layers", f"{model.id} has no layers that predict ahead", "name the model that drafts")
+    raise UsageError("no-prediction-layers", f"{model.id} has no layers that predict ahead", "name the model that drafts: --draft MODEL")
 
 
 def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
@@ -101,7 +101,7 @@ def sequence_bytes(model: Model, plan: Deployment, ctx: Figure, *, reads: bool =
     """Cache and state of one sequence over all ranks that hold a part of it; with `reads`, what one decode step reads of it."""
     plain = memory.state_format(model, plan.kv)
     parts: list[Figure] = []
-    for mixer, layers in memory.mixers(model):
+    for mixer, layers in memory.mixers(model) if reads else pooled_mixers(model, plan):
         for entry in mixer.entries:
             if entry.stored or reads:
                 kept = entries_read(entry, ctx) if reads else memory.cached(entry, ctx)

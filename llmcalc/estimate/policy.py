@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -246,7 +247,7 @@ def sequence_bytes(model: Model, plan: Deployment, ctx: Figure) -> Figure:
         return groups.sequence_bytes(plan, ctx)
     caches: list[Figure] = []
     states: list[Figure] = []
-    for mixer, layers in memory.mixers(model):
+    for mixer, layers in layout.pooled_mixers(model, plan):
         copies = layout.kv_replication(mixer, plan)
         for entry in mixer.entries:
             if entry.stored:
@@ -509,6 +510,9 @@ def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
             words.append(flag if "enable" in flag else f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}")
     if prefix_cached(model, plan):
         words.append("--enable-prefix-caching")
+    if engine == "vllm" and plan.draft_tokens:
+        who = {"model": plan.drafter.id} if plan.drafter else {"method": "mtp"}
+        words.append(f"--speculative-config '{json.dumps(who | {'num_speculative_tokens': plan.draft_tokens})}'")
     if engine == "llama.cpp" and seqs > 1:
         words.append("--no-kv-unified")
     return " ".join([*words, "ollama serve"] if engine == "ollama" else words)
