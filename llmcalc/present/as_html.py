@@ -5,12 +5,13 @@ from __future__ import annotations
 from html import escape
 
 from llmcalc.errors import printable
-from llmcalc.present import Report, exact, shown
+from llmcalc.present import Column, Report, exact, shown
 
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+body{font:15px/1.5 system-ui,sans-serif;max-width:80rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:left}
-td{white-space:pre-wrap}.n{text-align:right;font-variant-numeric:tabular-nums}.d{color:#666}pre{overflow-x:auto;background:#f6f6f6;padding:1rem}
+td,th{white-space:pre}.scroll{overflow-x:auto}.d{color:#666;white-space:pre-wrap}.long{white-space:pre-wrap;min-width:20rem}
+.n{text-align:right;font-variant-numeric:tabular-nums;white-space:pre}pre{overflow-x:auto;background:#f6f6f6;padding:1rem}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}td,th{border-color:#444}.d{color:#aaa}pre{background:#222}}
 """
 
@@ -26,23 +27,22 @@ def render(report: Report) -> str:
     body += [f"<p>{_text(line)}</p>" for line in report.remarks]
     visible = [fact for fact in report.facts if fact.shown]
     if visible:
-        body.append("<table>")
+        body.append('<div class="scroll"><table>')
         body += [
             f'<tr><td>{_text(f.label)}</td><td class="n"><b>{_text(shown(f.value, f.unit))}</b></td>'
             f'<td class="n d">{exact(f.value, f.unit)}</td><td class="d">{_text(f.note)}</td></tr>'
             for f in visible
         ]
-        body.append("</table>")
+        body.append("</table></div>")
     columns = [column for column in report.columns if column.shown]
     if report.rows and columns:
-        body.append("<table><tr>" + "".join(f"<th>{_text(c.label)}</th>" for c in columns) + "</tr>")
+        body.append(
+            '<div class="scroll"><table><tr>' + "".join(f"<th{column_class(report, c)}>{_text(c.label)}</th>" for c in columns) + "</tr>"
+        )
         for row in report.rows:
-            cells = "".join(
-                f"<td{'' if isinstance(row.get(c.key), str | None) else ' class=n'}>{_text(shown(row.get(c.key), c.unit))}</td>"
-                for c in columns
-            )
+            cells = "".join(f"<td{cell_class(row.get(c.key))}>{_text(shown(row.get(c.key), c.unit))}</td>" for c in columns)
             body.append(f"<tr>{cells}</tr>")
-        body.append("</table>")
+        body.append("</table></div>")
     if report.explain and report.figures:
         from llmcalc.present.explain import lines
 
@@ -50,6 +50,18 @@ def render(report: Report) -> str:
     body += [f'<p class="d">assumes {_text(line)}</p>' for line in report.assumptions]
     body += [f"<p>warning: {_text(line)}</p>" for line in report.warnings]
     return document(report.title, body)
+
+
+def cell_class(value: object) -> str:
+    """Numbers stand right; only a sentence may go on in a second line."""
+    if isinstance(value, str | None):
+        return " class=long" if value and len(value) > 40 else ""
+    return " class=n"
+
+
+def column_class(report: Report, column: Column) -> str:
+    """Heads stand where their numbers do."""
+    return "" if all(isinstance(row.get(column.key), str | None) for row in report.rows) else " class=n"
 
 
 def document(title: str, body: list[str], style: str = "") -> str:

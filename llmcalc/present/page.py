@@ -17,7 +17,7 @@ from llmcalc.present import Column, Report, as_html, shown, vega
 _STYLE = """
 #chart{width:100%;min-height:420px;background:#fff}th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid #3569b2}
 th[aria-sort=ascending] button::after{content:" ▲"}th[aria-sort=descending] button::after{content:" ▼"}
-.scroll{overflow-x:auto}tr.marked td{font-weight:600}#vg-tooltip-element{font:13px/1.4 system-ui,sans-serif}
+tr.marked td{font-weight:600}#vg-tooltip-element{font:13px/1.4 system-ui,sans-serif}
 """
 _DRAW = """
 vegaEmbed("#chart", SPEC, {actions: false, renderer: "svg"}).then(function (made) { window.view = made.view; });
@@ -59,10 +59,7 @@ def render(report: Report) -> str:
         "scroll to zoom, drag to move. Click a heading to sort.</p>",
         '<div id="chart"></div>',
         '<div class="scroll"><table id="rows"><thead><tr>',
-        *(
-            f'<th scope="col"{_class(report, column)}><button type="button">{_text(column.label or column.key)}</button></th>'
-            for column in columns
-        ),
+        *(_head(report, column) for column in columns),
         "</tr></thead><tbody>",
         *(_row(report, columns, row) for row in report.rows),
         "</tbody></table></div>",
@@ -76,11 +73,7 @@ def render(report: Report) -> str:
 
 
 def _head(report: Report, column: Column) -> str:
-    return f'<th scope="col"{_class(report, column)}><button type="button">{_text(column.label or column.key)}</button></th>'
-
-
-def _class(report: Report, column: Column) -> str:
-    return "" if all(isinstance(row.get(column.key), str | None) for row in report.rows) else ' class="n"'
+    return f'<th scope="col"{as_html.column_class(report, column)}><button type="button">{_text(column.label or column.key)}</button></th>'
 
 
 def _row(report: Report, columns: list[Column], row: Mapping[str, Any]) -> str:
@@ -88,7 +81,8 @@ def _row(report: Report, columns: list[Column], row: Mapping[str, Any]) -> str:
     for column in columns:
         value = row.get(column.key)
         raw = "" if value is None else escape(str(value))
-        cells.append(f'<td{_class(report, column)} data-v="{raw}">{_text(shown(value, column.unit))}</td>')
+        kind = as_html.column_class(report, column) or as_html.cell_class(value)
+        cells.append(f'<td{kind} data-v="{raw}">{_text(shown(value, column.unit))}</td>')
     return f"<tr{' class=marked' if row.get('marks') else ''}>{''.join(cells)}</tr>"
 
 
