@@ -9,6 +9,7 @@ import typer
 from llmcalc.commands import common as c
 from llmcalc.errors import UsageError
 from llmcalc.estimate import decode as estimator
+from llmcalc.estimate.expected import shaped
 from llmcalc.plan import Workload
 from llmcalc.present import Fact, Report
 
@@ -62,13 +63,20 @@ def decode(
         raise UsageError("bad-value", "--prompt and --output-tokens describe a request together", "give both, or neither")
     read = None if prompt is None else c.units.tokens(prompt, "prompt")
     answer = None if output_tokens is None else c.units.tokens(output_tokens, "output-tokens")
-    estimate = estimator.decode(found, plan, Workload(tokens, sequences, read, answer), method)
+    work = Workload(tokens, sequences, read, answer)
+    estimate = estimator.decode(found, plan, work, method)
     r = estimate.results
     verdict = r["fits"] is not False
     ideal = "ideal; an engine takes longer" if verdict else "if there were memory for it"
     facts = (
         Fact("step_time_s", "step time", r["step_time_s"], "s", note=ideal),
-        Fact("expected_step_time_s", "expected in an engine", r["expected_step_time_s"], "s", note=c.between(r, "expected_step_time", "s")),
+        Fact(
+            "expected_step_time_s",
+            "expected in an engine",
+            r["expected_step_time_s"],
+            "s",
+            note=c.between(r, "expected_step_time", "s") + ("" if shaped(plan, work) else "; --prompt and --output-tokens narrow it"),
+        ),
         Fact("tpot_s", "TPOT", r["tpot_s"], "s", shown=False),
         Fact("tokens_per_s_per_user", "tokens/s per sequence", r["tokens_per_s_per_user"], "tokens/s"),
         Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s", sequences > 1),

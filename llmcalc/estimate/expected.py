@@ -241,7 +241,13 @@ def step(model: Model, plan: Deployment, work: Workload, terms: dict[str, Figure
             output_tokens=Figure("output_tokens", work.output, "tokens", "--output-tokens"),
             interruption_share=rate,
         )
-    return ranged(step_class(plan, work), mid, model, plan)
+    one, many = (band(name, model, plan) for name in step_classes(plan, work))
+    single = work.batch == 1  # of an array, each
+    low, high = many.low + (one.low - many.low) * single, many.high + (one.high - many.high) * single
+    words = one.words
+    if hasattr(single, "__array__") or not single:
+        words = many.words + ("" if shaped(plan, work) else ", others' prompts between the steps included: their shape is not given")
+    return Expected(mid, mid.value * low, mid.value * high, words + nearby(model, plan))
 
 
 def beside(
@@ -257,11 +263,18 @@ def beside(
     }
 
 
-def step_class(plan: Deployment, work: Workload) -> str:
-    """Which rows a step's band is of: a desktop engine's batches are further off than its single sequences."""
-    if kind(plan) == "serving":
-        return "step"
-    return "stream" if not hasattr(work.batch, "__array__") and work.batch == 1 else "batch"
+def shaped(plan: Deployment, work: Workload) -> bool:
+    """Whether all is known that a step's estimate may hold: of a busy server that is what others ask for, too."""
+    single = not hasattr(work.batch, "__array__") and work.batch == 1
+    return single or kind(plan) == "desktop" or bool(work.output and work.prompt)
+
+
+def step_classes(plan: Deployment, work: Workload) -> tuple[str, str]:
+    """Which rows the band of one sequence is of, and that of several: a desktop engine's batches are further off than its single
+    sequences, and between the steps of a busy server others' prompts are read, which not every workload tells."""
+    if kind(plan) == "desktop":
+        return "stream", "batch"
+    return "step", "step" if work.output and work.prompt else "alone"
 
 
 # ---- a prompt -----------------------------------------------------------------------------------------------------
