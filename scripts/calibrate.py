@@ -30,8 +30,8 @@ from llmcalc.plan import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 DATE = "2026-11-29"
-TAIL = 0.06
-"""Beyond each end of a range. 12% of the rows that made it are outside, so that 20% of a model's are of which it has seen nothing."""
+TAIL = 0.075
+"""Beyond each end of a range: 15% of the rows that made it are outside, and 20% of a model's of which it has seen nothing."""
 WIDE_TAIL = 0.05
 SHARES = {"weight_share", "cache_share", "compute_share", "prompt_share", "attention_share", "mixture_share"}
 
