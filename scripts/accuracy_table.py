@@ -26,7 +26,8 @@ HEAD = (
 
 WORDS = (
     "Errors are medians of |expected ÷ measured − 1|, each row predicted by a fit that had not seen its model; the second range had not\n"
-    "seen it either. Napkin: the ideal terms alone; 70% of ideal: one efficiency for everything. `llmcalc accuracy` lists classes and rows, `scripts/calibrate.py` makes the fit."
+    "seen it either. Napkin: the ideal terms alone; 70% of ideal: one efficiency for everything. `llmcalc accuracy` lists classes and\n"
+    "rows, `scripts/calibrate.py` makes the fit."
 )
 
 
