@@ -180,7 +180,10 @@ def point(row: Mapping[str, Any], model: Model, *, known: tuple[float, float, fl
         found, words = timed, "ttft" if metric == "ttft" else "prompt"
     elif metric in LOADS:
         prompt, output, quantity, words = int(field(row, "prompt")), field(row, "output"), "load", "load"
-        found = expected.load(model, plan, prompt, output)
+        full = expected.load(model, plan, prompt, output)
+        if full is None:
+            raise UsageError("bad-row", f"a full load of {plan.engine.name} is not predicted", "name a serving engine, such as vllm")
+        found = full
         batch = expected.running(model, plan, prompt, output)
         ideal = batch / decode.step_time(decode.step(model, plan, Workload(prompt + output / 2, batch)), "napkin").value
     else:

@@ -261,6 +261,18 @@ def plan(
         ),
         Fact("utilization", "load", r["utilization"], "percent", met, note="of the highest rate a replica sustains"),
         Fact("max_rate_per_replica", "requests/s of a replica", r["max_rate_per_replica"], "", met, note="the most, at saturation"),
+        Fact(
+            "expected_max_rate_per_replica",
+            "  expected in an engine",
+            r["expected_max_rate_per_replica"],
+            "",
+            r["expected_max_rate_per_replica"] is not None,
+            note=c.between(r, "expected_max_rate_per_replica", ""),
+        ),
+        *(
+            Fact(f"expected_max_rate_per_replica_{end}", end, r[f"expected_max_rate_per_replica_{end}"], shown=False)
+            for end in ("low", "high")
+        ),
         Fact("batch_limit", "batch limit", r["batch_limit"], "", met, note="sequences of a replica"),
         Fact("mean_batch", "  mean batch", r["mean_batch"], "", met),
         *(Fact(f"{name}_p{p}_s", f"{name.upper()} p{p}", r[f"{name}_p{p}_s"], "s", met) for name in ("ttft", "tpot") for p in (50, 95, 99)),

@@ -383,8 +383,13 @@ def running(model: Model, plan: Deployment, prompt: int, output: int) -> float:
     return float(max(1.0, min(free / sequence if sequence else math.inf, plan.max_sequences or RUNNING * plan.dp)))
 
 
-def load(model: Model, plan: Deployment, prompt: int, output: int) -> Expected:
-    """Output tokens per second of one replica under full load, with its range; the step's `mid_s` is a rate here. [tokens/s]"""
+def load(model: Model, plan: Deployment, prompt: int, output: int) -> Expected | None:
+    """Output tokens per second of one replica under full load, with its range; the step's `mid_s` is a rate here. [tokens/s]
+
+    None for a desktop engine, of which no such load was measured.
+    """
+    if kind(plan) == "desktop":
+        return None
     batch = running(model, plan, prompt, output)
     found = step(model, plan, Workload(prompt + output / 2, batch, prompt, output))
     mid = time.tokens_per_s.of(

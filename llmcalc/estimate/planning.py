@@ -311,6 +311,7 @@ def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Re
 
 
 EXPECTED = tuple(f"expected_{what}{end}_s" for what in ("tpot", "ttft") for end in ("", "_low", "_high"))
+EXPECTED_RATE = tuple(f"expected_max_rate_per_replica{end}" for end in ("", "_low", "_high"))
 
 
 def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bool = False) -> Estimate:
@@ -380,16 +381,22 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         row.pop("over", None)
     profile = serving.Profile.of(sample)
     likely: list[str] = []
-    results |= dict.fromkeys(EXPECTED)
+    results |= dict.fromkeys((*EXPECTED, *EXPECTED_RATE))
     if met and results["tpot_p50_s"] is None:
         warnings.append("tpot: every answer is a single token, which comes with the prompt")
     if met:
-        batch, prompt = max(1.0, results["mean_batch"]), max(1, round(profile.prompt))
-        step = expected.step(model, tried[chosen], Workload(profile.context, batch, prompt, max(1, round(profile.output))))
+        batch, prompt, output = max(1.0, results["mean_batch"]), max(1, round(profile.prompt)), max(1, round(profile.output))
+        step = expected.step(model, tried[chosen], Workload(profile.context, batch, prompt, output))
         first = expected.ttft(model, tried[chosen], prompt, 0, round(batch) - 1)
         ends = (step.mid_s, step.low_s, step.high_s, *((first.mid_s, first.low_s, first.high_s) if first else ()))
         results |= dict(zip(EXPECTED, ends, strict=False))
-        likely = [f"expected TPOT at the mean batch: {step.words}", *([f"expected TTFT: {first.words}"] if first else [])]
+        full = expected.load(model, tried[chosen], prompt, output)
+        if full is None:
+            warnings.append(f"{EXPECTED_RATE[0]}, its _low and _high: no full load of a desktop engine was measured; name a server's, as --engine vllm")
+        else:
+            results |= dict(zip(EXPECTED_RATE, (end / output for end in (full.mid_s, full.low_s, full.high_s)), strict=True))
+            likely = [f"expected requests/s: as many sequences at once as the memory holds; {full.words}"]
+        likely = [f"expected TPOT at the mean batch: {step.words}", *([f"expected TTFT: {first.words}"] if first else []), *likely]
     limits = [
         f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}"
         for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s))
