@@ -392,7 +392,8 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         results |= dict(zip(EXPECTED, ends, strict=False))
         full = expected.load(model, tried[chosen], prompt, output)
         if full is None:
-            warnings.append(f"{EXPECTED_RATE[0]}, its _low and _high: no full load of a desktop engine was measured; name a server's, as --engine vllm")
+            why = "no full load of a desktop engine was measured; name a server's, as --engine vllm"
+            warnings.append(f"{EXPECTED_RATE[0]}, its _low and _high: {why}")
         else:
             results |= dict(zip(EXPECTED_RATE, (end / output for end in (full.mid_s, full.low_s, full.high_s)), strict=True))
             likely = [f"expected requests/s: as many sequences at once as the memory holds; {full.words}"]
