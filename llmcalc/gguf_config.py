@@ -142,6 +142,18 @@ def architecture(*names: str) -> Callable[[Builder], Builder]:
     return wrap
 
 
+_ENCODERS = """bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert gemma-embedding llama-embed
+    t5encoder""".split()
+WITHOUT_CACHE = {
+    **dict.fromkeys(_ENCODERS, "an encoder: it generates no tokens"),
+    **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), "a diffusion model: it refines all positions at once"),
+}
+BESIDE = {
+    **dict.fromkeys(("eagle3", "dflash", "gemma4-assistant"), "a draft model, of no use alone"),
+    "wavtokenizer-dec": "a vocoder",
+}
+
+
 def config(files: Files) -> dict[str, Any]:
     """The config that a GGUF checkpoint describes. Errors: not-a-model, unknown-architecture, bad-config."""
     arch = files.metadata.get("general.architecture")
@@ -151,6 +163,11 @@ def config(files: Files) -> dict[str, Any]:
     if arch == "clip" or kind != "model":
         said = "a vision or audio projector" if arch == "clip" or kind == "mmproj" else f"of type {printable(str(kind), 40)}"
         raise ConfigError("not-a-model", f"this GGUF file is {said}, not a language model", "give the file that holds the language model")
+    if arch in WITHOUT_CACHE:
+        message = f"the GGUF architecture {arch} is {WITHOUT_CACHE[arch]} and keeps no KV cache"
+        raise ConfigError("no-kv-cache", message, "llmcalc sizes models that generate text token by token")
+    if arch in BESIDE:
+        raise ConfigError("not-a-model", f"the GGUF architecture {arch} is {BESIDE[arch]}", "give the file that holds the language model")
     builder = BUILDERS.get(arch)
     if builder is None:
         near = close_matches(arch, BUILDERS)
@@ -172,6 +189,8 @@ def config(files: Files) -> dict[str, Any]:
 
 _PARTS = (
     (r"(per_layer_)?token_embd\.", "embedding"),
+    (r"enc\.", "encoder"),
+    (r"blk\.0\.time_mix_v[012]\.", "stand-ins"),
     (r"position_embd\.", "positions"),
     (r"output\.", "head"),
     (r"rope_(freqs|factors_\w+)\.", "rope factors"),
@@ -183,14 +202,17 @@ _PARTS = (
     (r"blk\.\d+\.(exp_probs_b|exp_probs_b\.\w+)$", "balancing bias"),
     (r"blk\.\d+\.layer_output_scale(\.|$)", "layer scale"),
     (r"blk\.\d+\.indexer\.(proj|k_norm)", "indexer"),
-    (r"blk\.\d+\.(\w+_)?norm(_\w+)?\.", "norms"),
+    (r"blk\.\d+\.((\w+_)?norm(_\w+)?|time_mix_ln)\.", "norms"),
+    (r"blk\.\d+\.ffn_gate_tid2eid", "routing tables"),
+    (r"(blk\.\d+\.|output_)?hc_", "norms"),
     (r"blk\.\d+\.ffn_gate_inp", "router"),
     (r"blk\.\d+\.ffn_(gate|up|down|gate_up)(_exps|\.\d+)|blk\.\d+\.ffn_latent_", "experts"),
     (r"blk\.\d+\.ffn_\w+_shexp\.", "shared experts"),
     (r"blk\.\d+\.(ssm_(in|out|x|ba|alpha|beta|f_\w|g_\w)|shortconv\.(in|out)_proj)\.", "attention"),
     (r"blk\.\d+\.ssm_dt\.weight", "attention"),
-    (r"blk\.\d+\.(ssm_|shortconv\.|time_mix_)", "state"),
-    (r"blk\.\d+\.(attn_|indexer\.)", "attention"),
+    (r"blk\.\d+\.time_mix_((decay_)?[wavg][12]|key|value|receptance|gate|output)\.", "attention"),
+    (r"blk\.\d+\.(ssm_|shortconv\.|time_mix_|channel_mix_lerp_)", "state"),
+    (r"blk\.\d+\.(attn_|cross_attn_|indexer\.)", "attention"),
 )
 _KNOWN_PARTS = re.compile("|".join(f"(?P<p{number}>{pattern})" for number, (pattern, _) in enumerate(_PARTS)))
 
@@ -199,6 +221,7 @@ def part(name: str, depth: int, arch: str = "") -> str:
     """The part of the model that a tensor belongs to, in the words of the readers; what is no parameter has words of its own."""
     if arch == "gemma4" and name.endswith(".ffn_down_exps.scale"):
         return "router"  # its weight per expert, not a quantiser's scale
+    name = name.removeprefix("dec.")
     layer = re.match(r"blk\.(\d{1,6})\.", name)
     if layer and int(layer[1]) >= depth:
         return "mtp"
@@ -214,7 +237,9 @@ def scales(name: str, arch: str) -> bool:
 NO_PARAMETERS = {
     "rope factors": "factors of the rotary embedding, computed from the config elsewhere",
     "balancing bias": "the router's balancing bias, a buffer and no parameter",
+    "routing tables": "tables that route by token, buffers and no parameters",
     "layer scale": "one scale per layer, a buffer and no parameter",
+    "stand-ins": "copies in the first layer, which nothing reads",
 }
 
 
@@ -325,7 +350,7 @@ def layer_types(s: Source, period: int, first_full: bool = False) -> list[str]:
 # ---- dense decoders -----------------------------------------------------------------------------------------------
 
 
-@architecture("llama", "mistral3", "llama-embed", "internlm2", "baichuan", "xverse", "minicpm", "granite", "maincoder", "pangu-embedded")
+@architecture("llama", "mistral3", "internlm2", "baichuan", "xverse", "minicpm", "granite", "maincoder", "pangu-embedded", "refact")
 def llama(s: Source) -> Given:
     """Llama and whatever was converted into its form; with experts Mixtral, with a window Mistral."""
     if s.any("attn_q_norm.weight"):
@@ -343,7 +368,7 @@ def two_matrices(s: Source) -> Given:
     return decoder(s, s.arch, attention_bias=biased(s), mlp_bias=s.any("ffn_up.bias"))
 
 
-@architecture("qwen2", "qwen2vl", "qwen", "dream")
+@architecture("qwen2", "qwen2vl", "qwen")
 def qwen2(s: Source) -> Given:
     """Biases on q, k and v."""
     return decoder(s, "qwen2", use_sliding_window=False)
@@ -355,10 +380,10 @@ def qwen3(s: Source) -> Given:
     return decoder(s, "qwen3", use_sliding_window=False, attention_bias=biased(s))
 
 
-@architecture("smollm3", "apertus", "olmo", "hunyuan-dense", "nemotron")
+@architecture("smollm3", "apertus", "olmo", "hunyuan-dense", "hunyuan_vl", "nemotron", "bitnet", "chameleon")
 def switched(s: Source) -> Given:
     """Families whose own type has one switch for biases."""
-    names = {"hunyuan-dense": "hunyuan_v1_dense"}
+    names = {"hunyuan-dense": "hunyuan_v1_dense", "hunyuan_vl": "hunyuan_v1_dense"}
     more = {"mlp_bias": s.any("ffn_up.bias")} if s.arch != "olmo" else {}
     return decoder(s, names.get(s.arch, s.arch), attention_bias=biased(s), **more)
 
@@ -369,7 +394,7 @@ def seed_oss(s: Source) -> Given:
     return decoder(s, "seed_oss", attention_bias=biased(s), attention_out_bias=s.any("attn_output.bias"))
 
 
-@architecture("ernie4_5")
+@architecture("ernie4_5", "paddleocr")
 def ernie(s: Source) -> Given:
     """One switch for every bias."""
     return decoder(s, "ernie4_5", use_bias=biased(s))
@@ -440,6 +465,49 @@ def phi3(s: Source) -> Given:
 def glm(s: Source) -> Given:
     """GLM-4-0414 has two norms more than GLM-4-9B and ChatGLM."""
     return decoder(s, "glm4" if s.arch == "glm4" else "glm", attention_bias=biased(s))
+
+
+@architecture("plamo", "plamo3")
+def plamo(s: Source) -> Given:
+    """PLaMo's blocks in parallel, and PLaMo 3's windows, which come at a period."""
+    if s.arch == "plamo":
+        found = decoder(s, "plamo")
+        kv = found["num_key_value_heads"]
+        if found["num_attention_heads"] % kv:
+            raise s.fail("attention.head_count_kv", "a divisor of attention.head_count")
+        kept = {key: value for key, value in found.items() if key not in ("head_dim", "num_key_value_heads")}
+        return {**kept, "n_shared_head": found["num_attention_heads"] // kv}
+    full = [kind == "full_attention" for kind in layer_types(s, 8)] if window(s) else [True] * s.depth
+    step = full.index(True) + 1 if True in full else s.depth + 1
+    if full != [(index + 1) % step == 0 for index in range(s.depth)]:
+        raise s.fail("attention.sliding_window_pattern", "such that full layers come at one period")
+    return decoder(s, "plamo3", sliding_window=window(s) or 1, sliding_window_pattern=step)
+
+
+@architecture("openelm")
+def openelm(s: Source) -> Given:
+    """Heads and MLP widths of their own for every layer. The widths are the rounded ones."""
+    hidden = s.need("embedding_length")
+    listed = {key: s.numbers(key, s.depth) for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")}
+    for key, found in listed.items():
+        if found is None:
+            raise s.fail(key, f"a list of {s.depth} numbers")
+    query, kv, inner = (found or [] for found in listed.values())
+    around_it = around(s, "openelm")
+    return {
+        "model_type": "openelm",
+        "num_transformer_layers": s.depth,
+        "model_dim": hidden,
+        "head_dim": s.need("attention.key_length"),
+        "num_query_heads": query,
+        "num_kv_heads": kv,
+        "ffn_multipliers": [width / hidden for width in inner],
+        "ffn_dim_divisor": 1,
+        "normalize_qk_projections": s.any("attn_q_norm.weight"),
+        "share_input_output_layers": around_it["tie_word_embeddings"],
+        "max_context_length": around_it.get("max_position_embeddings"),
+        **number_of([("vocab_size", around_it.get("vocab_size")), ("dtype", "float16")]),
+    }
 
 
 # ---- Gemma --------------------------------------------------------------------------------------------------------
@@ -551,6 +619,57 @@ def gpt_oss(s: Source) -> Given:
     return {**decoder(s, "gpt_oss"), **as_mixtral(s), "attention_bias": biased(s), "layer_types": layer_types(s, 2), **more}
 
 
+@architecture("mellum")
+def mellum(s: Source) -> Given:
+    """Qwen3-MoE with windows where the file's flags say so."""
+    slides = s.flags("attention.sliding_window_pattern", s.depth)
+    if window(s) and slides is None:
+        raise s.fail("attention.sliding_window_pattern", f"a list of {s.depth} flags")
+    return {
+        **decoder(s, "mellum"),
+        **experts(s),
+        "attention_bias": biased(s),
+        "layer_types": ["sliding_attention" if flag else "full_attention" for flag in slides or [False] * s.depth],
+        **number_of([("sliding_window", window(s))]),
+    }
+
+
+@architecture("smallthinker")
+def smallthinker(s: Source) -> Given:
+    """Experts alone; with a window, three layers of four have it and the first has not (llama.cpp: no key holds that)."""
+    found, routed = decoder(s, "smallthinker"), experts(s)
+    found.pop("intermediate_size", None)
+    slides = [kind == "sliding_attention" for kind in layer_types(s, 4, first_full=True)] if window(s) else [False] * s.depth
+    return {
+        **found,
+        "moe_num_primary_experts": routed["num_experts"],
+        "moe_num_active_primary_experts": routed["num_experts_per_tok"],
+        "moe_ffn_hidden_size": routed["moe_intermediate_size"],
+        "sliding_window_layout": [int(flag) for flag in slides],
+        "sliding_window_size": window(s),
+    }
+
+
+@architecture("grok")
+def grok(s: Source) -> Given:
+    """Four norms a layer; Grok-2 has a dense MLP beside the experts."""
+    found = {**decoder(s, "grok-1"), **experts(s), "residual_moe": s.any("ffn_up.weight")}
+    found["num_local_experts"] = found.pop("num_experts")
+    return found
+
+
+@architecture("arctic")
+def arctic(s: Source) -> Given:
+    """A dense MLP beside the experts, as wide as the model, behind a norm of its own."""
+    beside = s.any("ffn_norm_exps.weight")
+    routed = [index for index in range(s.depth) if s.layer(index, "ffn_gate_inp.weight")]
+    step = routed[0] + 1 if routed else 1
+    if routed != list(range(step - 1, s.depth, step)):
+        raise s.fail("expert_count", "of layers that come at one period")
+    more = {"moe_layer_frequency": step, "parallel_attn_mlp_res": beside, "use_residual": beside, "sliding_window": None}
+    return {**decoder(s, "arctic"), **as_mixtral(s), **more}
+
+
 LLAMA4_CHUNK = 8192  # llama.cpp src/models: no key holds it
 
 
@@ -580,7 +699,9 @@ def leading_dense(s: Source) -> Given:
         "num_experts_per_tok": routed["num_experts_per_tok"],
         "moe_intermediate_size": inner,
         "n_shared_experts": shared // inner,
-        "first_k_dense_replace": s.maybe("leading_dense_block_count") or 0,
+        "first_k_dense_replace": next((index for index in range(s.depth) if s.layer(index, "ffn_gate_inp.weight")), 0)
+        if s.raw("leading_dense_block_count") is None
+        else s.maybe("leading_dense_block_count") or 0,
     }
 
 
@@ -683,6 +804,74 @@ def mimo2(s: Source) -> Given:
     }
 
 
+@architecture("hy_v3", "cohere2moe")
+def shared_moe(s: Source) -> Given:
+    """Dense layers first, then experts with shared ones."""
+    routed = leading_dense(s)
+    more = {"num_shared_experts": routed["n_shared_experts"], "first_k_dense_replace": routed["first_k_dense_replace"]}
+    if s.arch == "hy_v3":
+        found = {**decoder(s, "hy_v3"), **experts(s), **more, "attention_bias": biased(s), "mlp_bias": s.any("ffn_up_shexp.bias")}
+        return {**found, "num_nextn_predict_layers": s.ahead}
+    dense = s.first("ffn_up.weight")
+    return {
+        **decoder(s, "cohere2_moe"),
+        "num_experts": routed["n_routed_experts"],
+        "num_experts_per_tok": routed["num_experts_per_tok"],
+        "intermediate_size": routed["moe_intermediate_size"],
+        **more,
+        **number_of([("prefix_dense_intermediate_size", dense), ("sliding_window", window(s))]),
+        "attention_bias": biased(s),
+        "layer_types": layer_types(s, 4) if window(s) else ["full_attention"] * s.depth,
+    }
+
+
+@architecture("step35", "laguna")
+def headwise(s: Source) -> Given:
+    """Query heads per layer, and a gate on the attention's output: one number per head, or (Laguna) per element."""
+    total = s.depth + s.ahead
+    kinds = layer_types(s, 4, first_full=True) if window(s) else ["full_attention"] * s.depth
+    queries = s.numbers("attention.head_count", s.depth) or [s.need("attention.head_count")] * s.depth
+    far = {query for query, kind in zip(queries, kinds, strict=True) if kind == "full_attention"}
+    dim, kv = s.need("attention.key_length"), s.need("attention.head_count_kv")
+    found = {
+        **around(s, "laguna" if s.arch == "laguna" else "step3p5"),
+        **width(s),
+        "num_attention_heads": max(far) if far else queries[0],
+        "num_key_value_heads": kv,
+        "head_dim": dim,
+        "attention_bias": biased(s),
+        "layer_types": kinds,
+        "moe_intermediate_size": experts(s)["moe_intermediate_size"],
+        "num_experts_per_tok": s.need("expert_used_count"),
+        "mlp_layer_types": ["sparse" if s.layer(index, "ffn_gate_inp.weight") else "dense" for index in range(s.depth)],
+        **number_of([("sliding_window", window(s))]),
+    }
+    shared = s.first("ffn_up_shexp.weight") or 0
+    gate = s.rows(*(f"blk.{index}.attn_gate.weight" for index in range(s.depth)))
+    found["gating"] = "per-head" if gate is None or gate in queries else "per-element"
+    if s.arch == "laguna":
+        more = {"num_experts": s.need("expert_count"), "shared_expert_intermediate_size": shared}
+        return {**found, **more, "num_attention_heads_per_layer": queries}
+    ahead = s.numbers("attention.head_count", total) if s.ahead else None
+    slides = s.flags("attention.sliding_window_pattern", total) if s.ahead else None
+    near = {query for query, kind in zip(queries, kinds, strict=True) if kind != "full_attention"}
+    if (
+        len(far) > 1
+        or len(near) > 1
+        or (ahead and slides and any(q not in (near if f else far) for q, f in zip(ahead, slides, strict=True)))
+    ):
+        raise s.fail("attention.head_count", "one number on all layers with a window and one on the others")
+    if slides:
+        found["layer_types"] = ["sliding_attention" if flag else "full_attention" for flag in slides]
+    return {
+        **found,
+        "n_routed_experts": s.need("expert_count"),
+        "share_expert_dim": shared,
+        "num_nextn_predict_layers": s.ahead,
+        "attention_other_setting": {"num_attention_heads": max(near or far), "num_attention_groups": kv, "head_dim": dim},
+    }
+
+
 @architecture("dbrx")
 def dbrx(s: Source) -> Given:
     """Keys in two nested blocks."""
@@ -771,6 +960,30 @@ def deepseek2(s: Source) -> Given:
     if balanced and s.ahead:
         found["num_nextn_predict_layers"] = s.ahead
     return found
+
+
+@architecture("deepseek4")
+def deepseek4(s: Source) -> Given:
+    """DeepSeek-V4: a window and compressed entries, residual streams, tables that route in the first layers."""
+    routed = leading_dense(s)
+    routed.pop("first_k_dense_replace")
+    return {
+        **around(s, "deepseek_v4"),
+        **routed,
+        "num_attention_heads": s.need("attention.head_count"),
+        "head_dim": s.need("attention.key_length"),
+        "q_lora_rank": s.need("attention.q_lora_rank"),
+        "o_groups": s.need("attention.output_group_count"),
+        "o_lora_rank": s.need("attention.output_lora_rank"),
+        "sliding_window": s.need("attention.sliding_window"),
+        "compress_ratios": s.numbers("attention.compress_ratios", s.depth),
+        "index_n_heads": s.need("attention.indexer.head_count"),
+        "index_head_dim": s.need("attention.indexer.key_length"),
+        "index_topk": s.need("attention.indexer.top_k"),
+        "hc_mult": s.need("hyper_connection.count"),
+        "num_hash_layers": s.maybe("hash_layer_count") or 0,
+        "num_nextn_predict_layers": s.ahead,
+    }
 
 
 @architecture("minicpm3")
@@ -997,13 +1210,69 @@ def lfm2(s: Source) -> Given:
     return found
 
 
+@architecture("rwkv6", "rwkv6qwen2")
+def rwkv6(s: Source) -> Given:
+    """RWKV 6, alone or in Qwen's layers."""
+    found = {
+        **around(s, s.arch),
+        **width(s),
+        "head_size": s.need("wkv.head_size"),
+        "time_mix_extra_dim": s.need("time_mix_extra_dim"),
+        "time_decay_extra_dim": s.need("time_decay_extra_dim"),
+    }
+    if s.arch == "rwkv6":
+        return found
+    return {
+        **found,
+        "num_key_value_heads": s.maybe("attention.head_count_kv", least=1) or found["hidden_size"] // found["head_size"],
+        "attention_bias": s.any("time_mix_key.bias"),
+        "use_time_first": s.any("time_mix_first.weight"),
+    }
+
+
+@architecture("rwkv7", "arwkv7")
+def rwkv7(s: Source) -> Given:
+    """RWKV 7, alone or in Qwen's layers, where gate and group norm may be absent."""
+    ranks = {"decay": "decay", "a": "iclr", "v": "value_residual_mix", "gate": "gate"}
+    return {
+        **around(s, s.arch),
+        **width(s),
+        "head_dim" if s.arch == "rwkv7" else "head_size": s.need("wkv.head_size"),
+        **{f"{name}_low_rank_dim": s.need(f"attention.{word}_lora_rank", least=int(name != "gate")) for name, word in ranks.items()},
+        **({} if s.arch == "rwkv7" else {"use_group_norm": s.any("time_mix_ln.weight")}),
+    }
+
+
+@architecture("plamo2")
+def plamo2(s: Source) -> Given:
+    """Mamba 2, with attention where there are heads."""
+    attends = [index for index in range(s.depth) if s.layer(index, "attn_qkv.weight")]
+    inner, number, dim = s.need("ssm.inner_size"), s.need("ssm.time_step_rank"), s.need("attention.key_length")
+    if inner != number * dim:
+        raise s.fail("ssm.inner_size", f"ssm.time_step_rank x attention.key_length ({number * dim})")
+    step = 2 * attends[0] + (1 if len(attends) > 1 and (attends[1] - attends[0]) % 2 else 0) if attends else 0
+    if not step or attends != [index for index in range(s.depth) if index % step == step // 2]:
+        raise s.fail("attention.head_count_kv", "such that layers that attend come at one period")
+    return {
+        **around(s, "plamo2"),
+        **width(s),
+        "num_attention_heads": s.need("attention.head_count"),
+        "num_key_value_heads": s.need("attention.head_count_kv"),
+        "hidden_size_per_head": dim,
+        "mamba_num_heads": number,
+        "mamba_d_state": s.need("ssm.state_size"),
+        "mamba_d_conv": s.need("ssm.conv_kernel"),
+        "mamba_step": step,
+    }
+
+
 # ---- the first generations ----------------------------------------------------------------------------------------
 
 
 @architecture("gpt2", "starcoder", "gptj")
 def gpt2(s: Source) -> Given:
     """GPT-2's names. Converters store the head once more, tied or not."""
-    kind = {"gpt2": "gpt2", "starcoder": "gpt_bigcode", "gptj": "gptj"}[s.arch]
+    kind = {"starcoder": "gpt_bigcode"}.get(s.arch, s.arch)
     found = around(s, kind)
     positions = s.rows("position_embd.weight") or found.pop("max_position_embeddings")
     found.pop("max_position_embeddings", None)
@@ -1020,6 +1289,66 @@ def gpt2(s: Source) -> Given:
         "tie_word_embeddings": found["tie_word_embeddings"],
         "dtype": found["dtype"],
         **more,
+    }
+
+
+@architecture("codeshell", "jais")
+def as_gpt2(s: Source) -> Given:
+    """GPT-2's names with rotary positions and KV groups, or with ALiBi and three matrices."""
+    found = gpt2(s)
+    if s.arch == "jais":
+        return {**found, "position_embedding_type": "alibi", "activation_function": "swiglu"}
+    kv = s.maybe("attention.head_count_kv", least=1) or found["n_head"]
+    return {**found, "group_query_attention": True, "num_query_groups": kv}
+
+
+@architecture("mpt")
+def mpt(s: Source) -> Given:
+    """Positions by ALiBi or a table; norms on q and k; no biases at all, or everywhere."""
+    found = around(s, "mpt")
+    query = s.need("attention.head_count")
+    kv = s.maybe("attention.head_count_kv", least=1) or query
+    table = s.rows("position_embd.weight")
+    inner = s.first("ffn_up.weight") or s.need("feed_forward_length")
+    return {
+        "model_type": "mpt",
+        "vocab_size": found.get("vocab_size"),
+        "d_model": found["hidden_size"],
+        "n_layers": s.depth,
+        "n_heads": query,
+        "max_seq_len": table or found.get("max_position_embeddings"),
+        "no_bias": not s.any("attn_norm.bias", "ffn_up.bias"),
+        "learned_pos_emb": table is not None,
+        "attn_config": {
+            "attn_type": "grouped_query_attention",
+            "kv_n_heads": kv,
+            "qk_ln": s.any("attn_q_norm.weight"),
+            "alibi": table is None,
+        },
+        "ffn_config": {"ffn_type": "mptglu" if s.any("ffn_gate.weight") else "mptmlp", "ffn_hidden_size": inner},
+        "tie_word_embeddings": found["tie_word_embeddings"],
+        "dtype": found["dtype"],
+    }
+
+
+@architecture("t5")
+def t5(s: Source) -> Given:
+    """An encoder and a decoder, whose tensors begin with enc. and dec.; umT5 has a table of positions on every layer."""
+    found = around(s, "t5")
+    biases = "dec.blk.{}.attn_rel_b.weight".format
+    return {
+        "model_type": "umt5" if s.has(biases(1)) else "t5",
+        "vocab_size": found.get("vocab_size"),
+        "d_model": found["hidden_size"],
+        "d_ff": s.need("feed_forward_length"),
+        "d_kv": s.need("attention.key_length"),
+        "num_layers": s.depth,
+        "num_decoder_layers": s.maybe("decoder_block_count", least=1, most=MOST_LAYERS) or s.depth,
+        "num_heads": s.need("attention.head_count"),
+        "relative_attention_num_buckets": s.need("attention.relative_buckets_count"),
+        "feed_forward_proj": "gated-gelu" if s.has("dec.blk.0.ffn_gate.weight") else "relu",
+        "tie_word_embeddings": found["tie_word_embeddings"],
+        "dtype": found["dtype"],
     }
 
 

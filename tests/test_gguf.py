@@ -27,7 +27,7 @@ writer = pytest.importorskip("gguf", reason="development dependency")
 Q = writer.GGMLQuantizationType
 ROOT = Path(__file__).resolve().parent.parent
 Shapes = dict[str, tuple[tuple[int, ...], Any]]
-NUMPY = {Q.F32: np.float32, Q.F16: np.float16}
+NUMPY = {Q.F32: np.float32, Q.F16: np.float16, Q.I32: np.int32}
 
 
 def write(path: Path, arch: str, keys: dict[str, Any], shapes: Shapes, *, sparse: bool = True) -> Path:
@@ -718,6 +718,278 @@ def test_jamba_periods_from_its_tensors(tmp_path: Path) -> None:
     assert model.notes == ()
 
 
+# More architectures: tensors as llama.cpp's loader creates them, for every layer ------------------------------------
+
+
+def vectors(width: int, *names: str) -> Shapes:
+    return {f"{name}{'' if '.' in name else '.weight'}": ((width,), Q.F32) for name in names}
+
+
+def matrices(**shapes: tuple[int, ...]) -> Shapes:
+    return {f"{name}.weight": (shape, Q.F16) for name, shape in shapes.items()}
+
+
+def layernorms(width: int, *names: str) -> Shapes:
+    return vectors(width, *(f"{name}.{half}" for name in names for half in ("weight", "bias")))
+
+
+def rwkv_7(hidden: int, depth: int, ranks: tuple[int, int, int, int], vocab: int = 65_536, *, qwen: int = 0) -> tuple[Any, Shapes]:
+    """RWKV 7; `qwen`: the width of Qwen's MLP in place of its own, without a gate and a norm. The first layer's v0-v2 are copies."""
+    decay, rate, mix, gate = ranks
+    shapes = head(hidden, vocab)
+    if not qwen:
+        shapes |= layernorms(hidden, "token_embd_norm", "output_norm")
+    for index in range(depth):
+        low = {"w": decay, "a": rate, "v": mix if index else rate, **({} if qwen else {"g": gate})}
+        one = {f"time_mix_{name}1.weight": ((rank, hidden), Q.F32) for name, rank in low.items()}
+        one |= {f"time_mix_{name}2.weight": ((hidden, rank), Q.F32) for name, rank in low.items()}
+        one |= vectors(hidden, *(f"time_mix_{name}" for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")))
+        one |= {f"time_mix_{name}.weight": ((hidden, hidden), Q.F16) for name in ("key", "value", "receptance", "output")}
+        one["time_mix_lerp_fused.weight"] = ((5 if qwen else 6, 1, 1, hidden), Q.F32)
+        if qwen:
+            one |= {**mlp(hidden, qwen), **vectors(hidden, "attn_norm")}
+        else:
+            one |= matrices(channel_mix_key=(4 * hidden, hidden), channel_mix_value=(hidden, 4 * hidden))
+            one |= {**vectors(hidden, "channel_mix_lerp_k"), **layernorms(hidden, "attn_norm", "attn_norm_2", "time_mix_ln")}
+        shapes |= layers(1, one, index)
+    given_ = {
+        "block_count": depth, "context_length": 2**20, "embedding_length": hidden, "feed_forward_length": qwen or 4 * hidden,
+        "attention.head_count": 0, "wkv.head_size": 64, "attention.decay_lora_rank": decay, "attention.iclr_lora_rank": rate,
+        "attention.value_residual_mix_lora_rank": mix, "attention.gate_lora_rank": 0 if qwen else gate,
+    }  # fmt: skip
+    return given_, shapes
+
+
+def rwkv_6(hidden: int, depth: int, vocab: int, *, qwen: tuple[int, int] | None = None) -> tuple[Any, Shapes]:
+    """RWKV 6; `qwen`: the width of Qwen's MLP, and its number of KV heads."""
+    kv = qwen[1] * 64 if qwen else hidden
+    one = matrices(
+        time_mix_key=(kv, hidden), time_mix_value=(kv, hidden), time_mix_receptance=(hidden, hidden), time_mix_gate=(hidden, hidden),
+        time_mix_output=(hidden, hidden), time_mix_w1=(160, hidden), time_mix_w2=(5, hidden, 32), time_mix_decay_w1=(64, hidden),
+        time_mix_decay_w2=(hidden, 64),
+    )  # fmt: skip
+    one |= {**vectors(hidden, "time_mix_lerp_x", "time_mix_decay"), "time_mix_lerp_fused.weight": ((5, 1, 1, hidden), Q.F32)}
+    shapes = head(hidden, vocab)
+    if qwen:
+        one |= {**mlp(hidden, qwen[0]), **vectors(hidden, "attn_norm", "time_mix_receptance.bias")}
+        one |= vectors(kv, "time_mix_key.bias", "time_mix_value.bias")
+    else:
+        inner = hidden * 7 // 2
+        one |= matrices(channel_mix_key=(inner, hidden), channel_mix_value=(hidden, inner), channel_mix_receptance=(hidden, hidden))
+        one |= vectors(hidden, "channel_mix_lerp_k", "channel_mix_lerp_r")
+        one |= {"time_mix_first.weight": ((hidden // 64, 64), Q.F32), **layernorms(hidden, "attn_norm", "attn_norm_2", "time_mix_ln")}
+        shapes |= layernorms(hidden, "token_embd_norm", "output_norm")
+    given_ = {
+        "block_count": depth, "context_length": 2**20, "embedding_length": hidden, "attention.head_count": 0, "wkv.head_size": 64,
+        "feed_forward_length": qwen[0] if qwen else hidden * 7 // 2, "time_mix_extra_dim": 32, "time_decay_extra_dim": 64,
+        **({"attention.head_count_kv": qwen[1]} if qwen else {}),
+    }  # fmt: skip
+    return given_, {**shapes, **layers(depth, one)}
+
+
+def plamo_2() -> tuple[Any, Shapes]:
+    """plamo-2-1b: attention on the odd layers, a norm per head of its own, gate and up in one matrix."""
+    hidden, shapes = 2048, head(2048, 100_000, tied=True)
+    for index in range(16):
+        one = vectors(hidden, "attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
+        one |= matrices(ffn_up=(2 * 8192, hidden), ffn_down=(hidden, 8192))
+        if index % 2:
+            one |= matrices(attn_qkv=(18 * 128, hidden), attn_output=(hidden, hidden), attn_q_norm=(16, 128), attn_k_norm=(1, 128))
+        else:
+            one |= matrices(ssm_in=(8192, hidden), ssm_conv1d=(4096, 4), ssm_x=(256, 4096), ssm_dt=(32, 128), ssm_out=(hidden, 4096))
+            one |= {**vectors(32, "ssm_dt.bias", "ssm_d"), "ssm_a": ((32, 1), Q.F32), **vectors(64, "ssm_b_norm", "ssm_c_norm")}
+            one |= vectors(128, "ssm_dt_norm")
+        shapes |= layers(1, one, index)
+    given_ = keys(16, hidden, 8192, [16 * (i % 2) for i in range(16)], [i % 2 for i in range(16)], 128)  # type: ignore[arg-type]
+    ssm = {"ssm.state_size": 64, "ssm.conv_kernel": 4, "ssm.time_step_rank": 32, "ssm.inner_size": 4096, "ssm.group_count": 0}
+    return {**given_, **ssm}, shapes
+
+
+def plain(hidden: int = 64, inner: int = 96, query: int = 4, kv: int = 2, *, fused: bool = False) -> Shapes:
+    """A layer of llama's tensors; `fused`: q, k and v in one matrix, heads of 16."""
+    one = {**attention(hidden, query, kv, 16), **mlp(hidden, inner)}
+    if fused:
+        for name in "qkv":
+            del one[f"attn_{name}.weight"]
+        one["attn_qkv.weight"] = (((query + 2 * kv) * 16, hidden), Q.F16)
+    return one
+
+
+def routed(inner: int = 32, number: int = 6, shared: int = 0) -> Shapes:
+    one = experts(64, inner, number)
+    if shared:
+        one |= matrices(ffn_gate_shexp=(shared, 64), ffn_up_shexp=(shared, 64), ffn_down_shexp=(64, shared))
+    return one
+
+
+def biases(one: Shapes) -> Shapes:
+    """The same layer with a bias on everything."""
+    return one | {name.replace(".weight", ".bias"): ((shape[0],), Q.F32) for name, (shape, _) in one.items()}
+
+
+def without(one: Shapes, *names: str) -> Shapes:
+    return {name: value for name, value in one.items() if name.removesuffix(".weight") not in names}
+
+
+USED = {"expert_count": 6, "expert_used_count": 2}
+
+
+def open_elm() -> tuple[Any, Shapes]:
+    """Query heads, KV heads and widths that grow with the layer."""
+    shapes = head(64, 100, tied=True)
+    for index in range(3):
+        query, kv, inner = 4 + 4 * index, 1 + index, 32 * (index + 1)
+        one = {**plain(64, inner, query, kv, fused=True), **vectors(16, "attn_q_norm", "attn_k_norm")}
+        shapes |= layers(1, one, index)
+    return keys(3, 64, [32, 64, 96], [4, 8, 12], [1, 2, 3], 16), shapes  # type: ignore[arg-type]
+
+
+def step_35() -> tuple[Any, Shapes]:
+    """Eight query heads and a window of 512 on two of three layers, the first one dense, a prediction layer behind."""
+    shapes = head(64, 100)
+    for index in range(4):
+        query = 8 if index % 3 else 4
+        one = {**attention(64, query, 2, 16), "attn_gate.weight": ((query, 64), Q.F16), **vectors(16, "attn_q_norm", "attn_k_norm")}
+        one |= routed(shared=48) | vectors(6, "exp_probs_b.bias") if index in (1, 2) else mlp(64, 96)
+        if index == 3:
+            one |= matrices(**{"nextn.eh_proj": (64, 128), "nextn.shared_head_head": (100, 64)})
+            one |= vectors(64, "nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm")
+        shapes |= layers(1, one, index)
+    given_ = keys(4, 64, 96, [4, 8, 8, 4], [2, 2, 2, 2], 16)  # type: ignore[arg-type]
+    more = {"attention.sliding_window": 512, "attention.sliding_window_pattern": [False, True, True, False], "nextn_predict_layers": 1}
+    return {**given_, **USED, **more, "expert_feed_forward_length": 32, "leading_dense_block_count": 1}, shapes
+
+
+def variants() -> dict[str, tuple[Any, Shapes]]:
+    """Two layers of each, 64 wide, with 4 query and 2 KV heads of 16."""
+    given_, top = keys(2, 64, 96, 4, 2, 16), head(64, 100)
+    lean = {key: value for key, value in given_.items() if "length" not in key.partition("attention.")[2]}
+    gpt = biases(without(plain(fused=True, query=4, kv=4), "ffn_gate"))
+    tail = {"output_norm.bias": ((64,), Q.F32)}
+    chameleon = {**plain(), "attn_q_norm.weight": ((4, 16), Q.F32), "attn_k_norm.weight": ((2, 16), Q.F32)}
+    chameleon |= {"attn_q_norm.bias": ((4, 16), Q.F32), "attn_k_norm.bias": ((2, 16), Q.F32)}
+    return {
+        "refact": ({**lean, "attention.head_count_kv": 1}, top | layers(2, plain(kv=1))),
+        "chameleon": (given_, top | layers(2, chameleon)),
+        "hunyuan_vl": (given_, top | layers(2, {**plain(), **vectors(16, "attn_q_norm", "attn_k_norm")})),
+        "paddleocr": (given_, top | layers(2, plain())),
+        "plamo": (lean, top | layers(2, without(plain(), "ffn_norm"))),
+        "plamo3": (
+            {**given_, "attention.sliding_window": 8, "attention.sliding_window_pattern": [True, False]},
+            top
+            | layers(2, without(plain(fused=True), "ffn_gate", "ffn_up"))
+            | layers(2, {**matrices(ffn_up=(192, 64)), **vectors(64, "post_attention_norm", "post_ffw_norm")})
+            | layers(2, vectors(16, "attn_q_norm", "attn_k_norm")),
+        ),
+        "codeshell": (lean, top | tail | layers(2, biases(without(plain(fused=True), "ffn_gate")))),
+        "jais": ({**lean, "attention.head_count_kv": 4}, top | tail | layers(2, gpt | biases(matrices(ffn_gate=(96, 64))))),
+        "grok": (
+            {**given_, **USED, "expert_feed_forward_length": 32},
+            top | layers(2, {**plain(), **routed(), **vectors(64, "attn_output_norm", "post_ffw_norm")}),
+        ),
+        "arctic": (
+            {**lean, **USED, "feed_forward_length": 32},
+            top | layers(2, {**plain(inner=64), **routed(), **vectors(64, "ffn_norm_exps")}),
+        ),
+        "smallthinker": ({**given_, **USED, "attention.sliding_window": 8}, top | layers(2, {**attention(64, 4, 2, 16), **routed()})),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arch", "made", "params", "per_token", "beyond", "state"),
+    [
+        # Published counts of RWKV-7 World 0.1B and 1.5B; two shifted tokens of 2 B, a matrix of 64 x 64 x 4 B per head
+        ("rwkv7", lambda: rwkv_7(768, 12, (64, 64, 32, 128)), 191_034_624, 0, 0, 12 * (2 * 768 * 2 + 12 * 64 * 64 * 4)),
+        ("rwkv7", lambda: rwkv_7(2048, 24, (96, 96, 64, 256)), 1_527_404_544, 0, 0, 24 * (2 * 2048 * 2 + 32 * 64 * 64 * 4)),
+        # arXiv:2404.05892: 13 D^2 L + 464 D L + 4 D + 2 D V
+        ("rwkv6", lambda: rwkv_6(2048, 24, 65_536), 1_599_873_024, 0, 0, 24 * (2 * 2048 * 2 + 32 * 64 * 64 * 4)),
+        # D = 128, V = 100, 2 layers: embedding and head 2 x 12,800, norm 128; per layer RWKV 6 with one of two heads for k and v
+        # 3 D^2 + 2 x 64 D + biases 256 + low ranks (320 + 128) D + vectors 7 D, MLP 3 x 96 D, two norms
+        ("rwkv6qwen2", lambda: rwkv_6(128, 2, 100, qwen=(96, 1)), 25_728 + 2 * (49_152 + 16_384 + 256 + 57_344 + 896 + 36_864 + 256),
+         0, 0, 2 * (128 * 2 + 2 * 64 * 64 * 4)),
+        # the same around RWKV 7: 4 D^2, vectors 5 + 2 + 3, ranks 16 + 16 twice; the second layer 8 twice and one vector more
+        ("arwkv7", lambda: rwkv_7(128, 2, (16, 16, 8, 0), 100, qwen=96),
+         25_728 + 2 * (65_536 + 1280 + 8192 + 36_864 + 256) + 2 * 8 * 128 + 128, 0, 0, 2 * (128 * 2 + 2 * 64 * 64 * 4)),
+        # The published count; 8 layers of 1 KV head; 8 states of 32 x 128 x 64 in fp32 and 3 inputs of 4096
+        ("plamo2", plamo_2, 1_291_441_920, 8 * 2 * 128 * 2, 8 * 2 * 128 * 2, 8 * (32 * 128 * 64 * 4 + 3 * 4096 * 2)),
+        # 64 x 100 + 64; per layer (2 q + 2 kv) 16 x 64 and 3 x 64 x inner, two norms of 64 and of 16
+        ("openelm", open_elm, 6464 + 1024 * (10 + 20 + 30) + 192 * (32 + 64 + 96) + 3 * 160, 6 * 2 * 16 * 2, 6 * 2 * 16 * 2, 0),
+        # Full layers 0 (4 heads), sliding 1 and 2; 2 x 6400 + 64 + dense 18,432 + (6 experts of 32 and a shared one of 48) x 2
+        ("step35", step_35,
+         12_864 + 3 * (128 + 32) + (12_288 + 256 + 18_432) + 2 * (20_480 + 512 + 6 * 64 + 6 * 6144 + 9216), 3 * 2 * 2 * 16 * 2,
+         2 * 2 * 16 * 2, 0),
+    ],
+)  # fmt: skip
+def test_more_architectures(tmp_path: Path, arch: str, made: Any, params: int, per_token: int, beyond: int, state: int) -> None:
+    source, model = load(write(tmp_path / "m.gguf", arch, *made()))
+    assert (memory.language_params(model), model.notes) == (params, ())  # no note: as many as the tensors hold
+    found = kv(model, 1)
+    assert found["kv_bytes_per_token"] == per_token and found["state_bytes_per_sequence"] == state
+    assert found["kv_bytes_per_token_beyond_window"] == beyond
+    assert source.files is not None
+    known = {*gguf_config.NO_PARAMETERS.values(), "multi-token prediction, not in the total"}
+    for one in weight_files.compare(source.files, model, memory.weights(model)).results["file_differences"]:
+        assert one["reason"] in known or "divided otherwise" in one["reason"], one
+
+
+@pytest.mark.parametrize("arch", variants())
+def test_variants_of_known_layers(tmp_path: Path, arch: str) -> None:
+    """As many parameters as the tensors hold, and two layers of 2 KV heads of 16 (Refact 1, Jais 4): 256 B per token."""
+    _, model = load(write(tmp_path / "v.gguf", arch, *variants()[arch]))
+    assert [note for note in model.notes if "vq_config" not in note] == []  # Chameleon's image tokeniser is in no such file
+    assert kv(model, 1)["kv_bytes_per_token"] == {"refact": 128, "jais": 512}.get(arch, 256)
+    assert kv(model, 1)["kv_bytes_per_token_beyond_window"] == {"refact": 128, "jais": 512, "plamo3": 128, "smallthinker": 128}.get(
+        arch, 256
+    )
+
+
+def test_deepseek_v4_flash(tmp_path: Path) -> None:
+    """The model of the published config, from the tensors that llama.cpp's loader asks for; ratio 4 has overlaps and an indexer."""
+    from llmcalc import model as reader
+
+    raw = sources.read_bundled("deepseek-ai/DeepSeek-V4-Flash").config
+    hidden, dim, ratios = raw["hidden_size"], raw["head_dim"], raw["compress_ratios"][: raw["num_hidden_layers"]]
+    query, rank, index, width = raw["num_attention_heads"], raw["q_lora_rank"], raw["index_head_dim"], raw["moe_intermediate_size"]
+    groups, low = raw["o_groups"], raw["o_lora_rank"]
+    streams = raw["hc_mult"]
+    mix = (2 + streams) * streams
+    shapes = head(hidden, raw["vocab_size"]) | matrices(output_hc_fn=(streams, streams * hidden))
+    shapes |= {**vectors(streams, "output_hc_base"), **vectors(1, "output_hc_scale")}
+    for layer, ratio in enumerate(ratios):
+        one = experts(hidden, width, raw["n_routed_experts"]) | vectors(hidden, "attn_norm") | vectors(query, "attn_sinks")
+        one |= matrices(ffn_gate_shexp=(width, hidden), ffn_up_shexp=(width, hidden), ffn_down_shexp=(hidden, width))
+        one |= matrices(attn_q_a=(rank, hidden), attn_q_b=(query * dim, rank), attn_kv=(dim, hidden))
+        one |= matrices(attn_output_a=(groups * low, query * dim // groups), attn_output_b=(hidden, groups * low))
+        one |= vectors(rank, "attn_q_a_norm") | vectors(dim, "attn_kv_a_norm")
+        for place in ("attn", "ffn"):
+            one |= matrices(**{f"hc_{place}_fn": (mix, streams * hidden)})
+            one |= vectors(mix, f"hc_{place}_base") | vectors(3, f"hc_{place}_scale")
+        for name, wide in (("attn", dim), ("indexer", index)) if ratio == 4 else (("attn", dim),) if ratio else ():
+            rows = wide * (2 if ratio == 4 else 1)
+            one |= matrices(**{f"{name}_compressor_kv": (rows, hidden), f"{name}_compressor_gate": (rows, hidden)})
+            one |= matrices(**{f"{name}_compressor_ape": (ratio, rows)}) | vectors(wide, f"{name}_compressor_norm")
+        if ratio == 4:
+            one |= matrices(**{"indexer.proj": (raw["index_n_heads"], hidden), "indexer.attn_q_b": (raw["index_n_heads"] * index, rank)})
+        if layer < raw["num_hash_layers"]:
+            one["ffn_gate_tid2eid.weight"] = ((raw["vocab_size"], raw["num_experts_per_tok"]), Q.I32)
+        else:
+            one |= vectors(raw["n_routed_experts"], "exp_probs_b.bias")
+        shapes |= layers(1, one, layer)
+    given_ = {
+        **keys(len(ratios), hidden, width, query, 1, dim, raw["max_position_embeddings"]),
+        "attention.q_lora_rank": rank, "attention.sliding_window": raw["sliding_window"], "attention.output_group_count": groups,
+        "attention.output_lora_rank": low, "attention.compress_ratios": ratios, "attention.indexer.head_count": raw["index_n_heads"],
+        "attention.indexer.key_length": index, "attention.indexer.top_k": raw["index_topk"], "hyper_connection.count": streams,
+        "hash_layer_count": raw["num_hash_layers"], "expert_count": raw["n_routed_experts"],
+        "expert_used_count": raw["num_experts_per_tok"], "expert_feed_forward_length": width,
+    }  # fmt: skip
+    _, model = load(write(tmp_path / "v4.gguf", "deepseek4", given_, shapes))
+    wanted = reader.read(raw)
+    assert model.notes == () and memory.language_params(model) == memory.language_params(wanted)
+    for ctx in (100, 9_000, 131_072):
+        assert kv(model, ctx)["kv_bytes_per_sequence"] == memory.kv(wanted, ctx, 1, "fp16").results["kv_bytes_per_sequence"]
+
+
 def test_kv_decode_and_fit_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from llmcalc import cli
 
@@ -732,7 +1004,10 @@ def test_kv_decode_and_fit_take_it(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("given_", "code", "says"),
     [
-        ({"arch": "t5"}, "unknown-architecture", "the GGUF architecture t5 is not read"),
+        ({"arch": "cogvlm"}, "unknown-architecture", "the GGUF architecture cogvlm is not read"),
+        ({"arch": "bert"}, "no-kv-cache", "the GGUF architecture bert is an encoder: it generates no tokens and keeps no KV cache"),
+        ({"arch": "llada"}, "no-kv-cache", "llada is a diffusion model: it refines all positions at once and keeps no KV cache"),
+        ({"arch": "eagle3"}, "not-a-model", "the GGUF architecture eagle3 is a draft model, of no use alone"),
         ({"arch": "llama-99"}, "unknown-architecture", "the GGUF architecture llama-99 is not read"),
         ({"attention.head_count_kv": [2, 1]}, "bad-config", "llama.attention.head_count_kv is [2, 1]"),
         ({"embedding_length": 0}, "bad-config", "llama.embedding_length is 0"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -1065,3 +1066,30 @@ def test_pixtral_is_an_encoder() -> None:
     with pytest.raises(ConfigError) as refused:
         reader.read({"model_type": "pixtral", **SMALL})
     assert refused.value.code == "no-kv-cache"
+
+
+@pytest.mark.parametrize("keys", [{}, {
+    "hidden_size": 64, "conf_num_attention_heads": 4, "conf_num_hidden_layers": 3, "conf_conv_kernel_size": 7, "input_feat_size": 80,
+    "sscp_conv_channel_size": (16, 8), "sscp_conv_kernel_size": ((3, 3), (3, 5)), "sscp_conv_stride_size": ((2, 2), (1, 3)),
+}])  # fmt: skip
+def test_the_ears_of_gemma_3n_are_those_of_the_real_module(keys: dict[str, Any]) -> None:
+    from transformers.models.gemma3n import modeling_gemma3n as real
+
+    from llmcalc.config import Config
+    from llmcalc.towers import audio
+
+    settings = transformers.Gemma3nAudioConfig(**keys)
+    with torch.device("meta"):
+        module = real.Gemma3nAudioEncoder(settings)
+    ours = audio.gemma3n(Config(json.loads(settings.to_json_string()), "gemma3n_audio")).weights
+    assert sum(weight.params for weight in ours) == sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_the_eyes_of_gemma_3n_are_those_of_timm() -> None:
+    """No transformers class holds them; the wrapper asks timm for mobilenetv5_300m_enc."""
+    from llmcalc.towers import MOBILENET_V5
+
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    with torch.device("meta"):
+        module = timm.create_model("mobilenetv5_300m_enc")
+    assert sum(parameter.numel() for parameter in module.parameters()) == MOBILENET_V5

@@ -240,3 +240,61 @@ def test_t5gemma_2_attends_to_the_source_by_the_same_projections() -> None:
     assert found == 2 * 2 * 4 * 256 * (4 * 2000 + 22 * 512)
     assert any(f"each adds {26 * 2 * 4 * 256:,} cached elements" in note for note in model.notes)
     assert "hidden_size" in refused({**raw, "decoder": {"hidden_size": 1024}}).message
+
+
+def test_gemma_3n_with_its_towers() -> None:
+    """gemma-3n-E4B's 7,849,978,192 published parameters: the 15 layers that share a cache still store keys and values.
+
+    Those are 2 matrices of 2 heads of 256 and one norm of 256 each, which nothing reads. The conformer: 681,348,640 by its class.
+    """
+    model = reader.read({"model_type": "gemma3n", "text_config": {}, "vision_config": {}, "audio_config": {}})
+    assert model.towers is not None
+    assert sum(weight.params for weight in model.towers if weight.part == "audio") == 681_348_640
+    unused = 15 * (2 * 512 * 2048 + 256)
+    assert memory.language_params(model) + (towers(model) or 0) + unused == 7_849_978_192
+    other = reader.read({"model_type": "gemma3n", "text_config": {}, "vision_config": {"architecture": "other"}, "audio_config": {}})
+    assert other.towers is None and "architecture other" in other.notes[-1]
+
+
+def test_longcat_flash_with_its_prediction_module() -> None:
+    """LongCat-Flash-Chat's 561,862,880,256 published parameters: 28 routers have a balancing bias of 512 + 256, a buffer.
+
+    Its module: a table 131072 x 6144, 2 x 6144^2, an MLP 3 x 6144 x 12288, MLA 90,570,752 with norms of 1536 and 512, five norms.
+    """
+    keys = {
+        "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64, "ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048,
+        "n_routed_experts": 512, "zero_expert_num": 256, "moe_topk": 12, "kv_lora_rank": 512, "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "vocab_size": 131_072,
+    }  # fmt: skip
+    model = reader.read({"model_type": "longcat_flash", **keys})
+    ahead = sum(weight.params for weight in model.stack.mtp)
+    assert ahead == 805_306_368 + 75_497_472 + 226_492_416 + 90_570_752 + 2048 + 5 * 6144
+    assert memory.language_params(model) + ahead + 28 * 768 == 561_862_880_256
+    assert reader.read({"model_type": "longcat_flash", **keys, "num_nextn_predict_layers": 0}).stack.mtp == ()
+
+
+def test_prediction_modules_that_engines_load() -> None:
+    """Ling 3: a latent-attention layer with experts, its balancing bias, five norms and a projection; GLM-5.3 without streams; Inkling."""
+    ling = {
+        "model_type": "bailing_hybrid", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "head_dim": 16,
+        "short_conv_kernel_size": 4, "layer_group_size": 4, "kv_lora_rank": 32, "q_lora_rank": 24, "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 16, "v_head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 40,
+        "num_shared_experts": 1, "first_k_dense_replace": 1, "intermediate_size": 96, "vocab_size": 160,
+    }  # fmt: skip
+    plain, ahead = reader.read(ling), reader.read({**ling, "num_nextn_predict_layers": 2})
+    assert plain.stack.mtp == () and ahead.notes == plain.notes == ()
+    # q 24 x 64 + 24 + 4 heads x 24 x 24, kv 40 x 64 + 32 + 4 x 32 x 32, out 64 x 64, gate 4 x 64; 7 experts of 3 x 64 x 40, router 6 x 64
+    layer = 1536 + 24 + 2304 + 2560 + 32 + 4096 + 4096 + 256 + 7 * 7680 + 384
+    assert sum(weight.params for weight in ahead.stack.mtp) == 2 * (layer + 6 + 5 * 64 + 2 * 64 * 64)
+    assert memory.language_params(ahead) == memory.language_params(plain)
+    # Inkling: each module is a dense layer (so many as one more of them adds), a projection 2 x 64^2 and two norms.
+    inkling = {
+        "model_type": "inkling_text", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "swa_num_attention_heads": 4, "swa_num_key_value_heads": 4, "swa_head_dim": 12, "sliding_window_size": 8, "d_rel": 4,
+        "rel_extent": 16, "n_routed_experts": 6, "n_shared_experts": 2, "num_experts_per_tok": 2, "dense_mlp_idx": 9, "vocab_size": 160,
+        "dense_intermediate_size": 72, "intermediate_size": 40, "local_layer_ids": [0, 1, 2, 3, 4],
+    }  # fmt: skip
+    four, five = (memory.language_params(reader.read({**inkling, "num_hidden_layers": depth})) for depth in (4, 5))
+    ahead = reader.read({**inkling, "num_hidden_layers": 4, "num_mtp_layers": 3, "mtp_local_layer_ids": [0, 1, 2]})
+    assert sum(weight.params for weight in ahead.stack.mtp) == 3 * (five - four + 2 * 64 * 64 + 2 * 64)
+    assert ahead.notes == ()

@@ -40,13 +40,13 @@ _TYPES = {
         llama4_text minimax_m2 minimax_m3_vl_text minimax_m3 glm4_moe glm4v_moe_text ernie4_5_moe dbrx afmoe solar_open hy_v3
         exaone_moe hunyuan_v1_moe cohere2_moe mimo_v2_flash step3p5 step3p7 jetmoe dots1
         qwen3_omni_moe_text mellum aria_text sarvam_moe ernie4_5_vl_moe_text laguna kolibri1 flint beam
-        muse_spark_text inkling_text inkling2_text""",
+        muse_spark_text smallthinker inkling_text inkling2_text""",
     "deepseek": """deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 deepseek_ref kimi_k2 glm4_moe_lite glm_moe_dsa longcat_flash youtu
         minicpm3 mistral4 sarvam_mla axk1 axk2 hy_v4 hy_v4_vl_text dots3_note_text glm5_next_text mistral_large4_text""",
     "hybrid": """qwen3_next qwen3_5_text qwen3_5_moe_text olmo_hybrid kimi_linear kimi_k3 bailing_hybrid minimax minimax_m1
         minimax_text_01 nemotron-nas recurrent_gemma lfm2 lfm2_moe lfm3 zaya lara_mini qwen4_exp_text""",
     "state_space": """mamba mamba2 falcon_mamba jamba bamba falcon_h1 zamba zamba2 granitemoehybrid nemotron_h rwkv rwkv5
-        xlstm""",
+        rwkv6 rwkv7 rwkv6qwen2 arwkv7 plamo2 xlstm""",
     "legacy": """gpt2 gpt_bigcode gpt_neo gpt_neox gptj codegen opt bloom mpt falcon RefinedWeb RefinedWebModel xglm biogpt fuyu
         gpt-sw3 openai-gpt ctrl gpt_neox_japanese""",
     "custom": """chatglm qwen internlm internlm2 baichuan mimo PanguEmbedded minicpm minicpmv bailing_moe deepseek hunyuan

@@ -56,13 +56,15 @@ def predictors(c: Config) -> int:
     return found or 0
 
 
-def predictor(c: Config, attention: Attention, mixture: Mlp, *, tables: int) -> tuple[Weight, ...]:
+def predictor(c: Config, attention: Attention, mixture: Mlp, *, tables: int, number: int | None = None) -> tuple[Weight, ...]:
     """A layer behind a projection of two hidden states, with three norms, and `tables` copies of embedding and head.
 
-    The router's balancing bias is a buffer in the layers and is counted only here, as the files do.
+    The router's balancing bias is a buffer in the layers and is counted only here, as the files do. `number`: of modules,
+    where no key of the file says it.
     """
-    hidden, number = c.hidden, predictors(c)
-    weights = attention.weights + mixture.weights + (Weight("mlp.gate.e_score_correction_bias", "router", mixture.experts),)
+    hidden, number = c.hidden, predictors(c) if number is None else number
+    weights = attention.weights + mixture.weights
+    weights += (Weight("mlp.gate.e_score_correction_bias", "router", mixture.experts),) if mixture.experts else ()
     for name in ("input_layernorm", "post_attention_layernorm", "enorm", "hnorm", "shared_head.norm"):
         weights += norm(name, hidden)
     weights += linear("eh_proj", "mtp", hidden, 2 * hidden)
@@ -300,12 +302,12 @@ def glm5_next(c: Config) -> Stack:
     for kind in types:
         if kind not in ("linear_attention", "indexed_attention", "full_attention"):
             raise c.fail("layer_types", kind, "linear_attention or indexed_attention")
-    mlps, _ = blocks(c, sparse_layers(c, first=3))
+    mlps, mixture = blocks(c, sparse_layers(c, first=3))
     streams = c.count("hc_mult")
     mix = tuple(weight for name in ("attn_hc", "ffn_hc") for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3))
-    notes = ("the checkpoint's multi-token-prediction layer is not counted",) if predictors(c) else ()
+    mtp = predictor(c, made[True], mixture, tables=0)  # without residual streams (vLLM, models/glm5_next)
     return decoder(
-        c, lambda layer: delta if types[layer] == "linear_attention" else made[own(layer)], mlps, per_layer=lambda _: mix, notes=notes
+        c, lambda layer: delta if types[layer] == "linear_attention" else made[own(layer)], mlps, per_layer=lambda _: mix, mtp=mtp
     )
 
 
@@ -369,10 +371,16 @@ def axk2(c: Config) -> Stack:
 
 @family("longcat_flash")
 def longcat_flash(c: Config) -> Stack:
-    """Two attentions and two dense MLPs per layer beside one mixture, some of whose experts are the identity."""
+    """Two attentions and two dense MLPs per layer beside one mixture, some of whose experts are the identity.
+
+    The prediction module is dense and has a table of its own (vLLM, longcat_flash_mtp); files seldom name it.
+    """
     hidden = c.hidden
     attention = mla.build(hidden, mla.dims(c), bias=c.flag("attention_bias"))
-    beside = dense(hidden, c.count("ffn_hidden_size", "intermediate_size")).weights
+    plain = dense(hidden, c.count("ffn_hidden_size", "intermediate_size"))
+    beside = plain.weights
+    named = c.has("num_nextn_predict_layers", "num_mtp_layers")
+    mtp = predictor(c, attention, plain, tables=1, number=None if named else 1)
     number, used = c.count("n_routed_experts"), c.count("moe_topk", "num_experts_per_tok")
     idle = c.maybe("zero_expert_num", least=0) or 0
     inner = c.count("expert_ffn_hidden_size", "moe_intermediate_size")
@@ -388,6 +396,7 @@ def longcat_flash(c: Config) -> Stack:
         layers=c.count("num_layers", most=2048),
         norms=4,
         notes=notes,
+        mtp=mtp,
     )
 
 

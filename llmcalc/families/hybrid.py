@@ -13,7 +13,7 @@ from typing import Any
 from llmcalc.architecture import FULL, Attention, Entry, Mlp, Span, Stack, Weight, decoder, linear, norm
 from llmcalc.attention import gqa, mla, recurrent
 from llmcalc.config import MOST_LAYERS, Config
-from llmcalc.families import family
+from llmcalc.families import deepseek, family
 from llmcalc.families.llama import biased, gated
 from llmcalc.formulas.memory import index_bytes_per_token
 from llmcalc.mlp import dense, experts, moe
@@ -366,10 +366,9 @@ def bailing_hybrid(c: Config) -> Stack:
         "dense": dense(hidden, c.count("intermediate_size")),
         "sparse": moe(hidden, number, used, inner, shared=shared),
     }
-    ahead = c.maybe("num_mtp_layers", least=0) or 0
     c.dismiss("head_dim", "short_conv_kernel_size")
-    notes = ("the checkpoint's multi-token-prediction layer is not counted: no public code shows its shape",) if ahead else ()
-    return decoder(c, chosen(options, types), lambda layer: blocks[mlps[layer]], notes=notes)
+    mtp = deepseek.predictor(c, options["full"], blocks["sparse"], tables=0)  # vLLM, bailing_moe_v3_mtp
+    return decoder(c, chosen(options, types), lambda layer: blocks[mlps[layer]], mtp=mtp)
 
 
 @family("minimax", "minimax_m1", "minimax_text_01")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from llmcalc.architecture import (
@@ -557,8 +558,9 @@ def inkling(c: Config) -> Stack:
             Span("window", window),
         ),
     }
-    made: dict[str, Attention] = {}
-    for name in set(types):
+
+    @cache
+    def attention(name: str) -> Attention:
         if name not in shapes:
             raise c.fail("layer_types", name, "hybrid or hybrid_sliding")
         query, kv, dim, extent, span = shapes[name]
@@ -568,8 +570,8 @@ def inkling(c: Config) -> Stack:
         for place, width in channels.items():
             extra += recurrent.convolution(f"{place}_sconv", width, kernel)
         states = tuple(recurrent.conv(width, kernel, f"{place}_sconv")._replace(dtype="fp32") for place, width in channels.items())
-        mixer = gqa.build(hidden, query, kv, dim, span=span, qk_norm=(dim, dim), extra=extra)
-        made[name] = replace(mixer, states=states)
+        return replace(gqa.build(hidden, query, kv, dim, span=span, qk_norm=(dim, dim), extra=extra), states=states)
+
     # A file with dense_intermediate_size says the experts' width in intermediate_size.
     both = c.has("dense_intermediate_size")
     wide = c.count("dense_intermediate_size" if both else "intermediate_size")
@@ -581,15 +583,20 @@ def inkling(c: Config) -> Stack:
     number, used = experts(c)
     block = dense(hidden, wide)
     mixed = moe(hidden, number, used, inner, shared=shared * inner, idle=shared, extra=scale)  # the router scores the shared ones too
-    c.dismiss("sliding_window", "moe_intermediate_size", "intermediate_size", "num_mtp_layers", "mtp_local_layer_ids")
-    notes = ("the checkpoint's multi-token-prediction layers are not counted",) if c.get("num_mtp_layers") else ()
+    c.dismiss("sliding_window", "moe_intermediate_size", "intermediate_size")
+    near = set(c.counts("mtp_local_layer_ids") or ())
+    joined = norm("embed_norm", hidden) + norm("hidden_norm", hidden) + linear("input_proj", "mtp", hidden, 2 * hidden)
+    joined += block.weights + scale + norm("attn_norm", hidden) + norm("mlp_norm", hidden)
+    mtp: tuple[Weight, ...] = ()
+    for index in range(c.maybe("num_mtp_layers", least=0, most=64) or 0):  # dense layers without a head or a norm before it (vLLM)
+        mtp += attention("hybrid_sliding" if index in near else "hybrid").weights + joined
     return decoder(
         c,
-        lambda layer: made[types[layer]],
+        lambda layer: attention(types[layer]),
         lambda layer: mixed if sparse[layer] else replace(block, weights=block.weights + scale),
         tied=False,
         outside=norm("embed_norm", hidden),
-        notes=notes,
+        mtp=tuple(weight._replace(part="mtp") for weight in mtp),
     )
 
 
@@ -689,6 +696,23 @@ def afmoe(c: Config) -> Stack:
     mixed = mixture(c, shared=shared_width(c, "num_shared_experts"), correction_bias=True)
     sparse = [layer >= first for layer in range(c.layers)]
     return decoder(c, attention, alternate(c, sparse, mixed, plain(c)), norms=4)
+
+
+@family("smallthinker")
+def smallthinker(c: Config) -> Stack:
+    """Experts on every layer, of names of their own; sliding_window_layout marks the layers with a window."""
+    for key in ("moe_layer_layout", "moe_enable_secondary_experts"):
+        given = c.raw.get(key)
+        if (isinstance(given, list) and not all(given)) or given is True:
+            raise c.fail(key, given, "experts of one kind on every layer")
+    slides = by_flags(c, "sliding_window_layout") or [False] * c.layers
+    near = Span("window", c.count("sliding_window_size")) if any(slides) else FULL
+    c.dismiss("sliding_window_size")
+    number, used = c.count("moe_num_primary_experts"), c.count("moe_num_active_primary_experts")
+    if used > number:
+        raise c.fail("moe_num_active_primary_experts", used, f"at most moe_num_primary_experts ({number})")
+    attention = gqa.uniform(c, biases=biased(c), spans=[near if flag else FULL for flag in slides])
+    return decoder(c, attention, always(moe(c.hidden, number, used, c.count("moe_ffn_hidden_size"))))
 
 
 @family("cohere2_moe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llmcalc.architecture import Attention, Mlp, Stack, Weight, decoder, linear, norm
@@ -405,6 +406,126 @@ def rwkv5(c: Config) -> Stack:
     block = channel_mix(hidden, c.maybe("intermediate_size") or hidden * 7 // 2 // 32 * 32)
     before = norm("pre_ln", hidden, "layer")
     return decoder(c, lambda _: mixer, lambda _: block, norm_style="layer", outside=before)
+
+
+def low_rank(name: str, rank: int, into: int, out: int, *, times: int = 1, vector: bool = False) -> tuple[Weight, ...]:
+    """A projection through `rank`, `times` of them side by side, and maybe a vector that is added."""
+    weights = linear(f"attention.{name}1", "attention", times * rank, into) + linear(
+        f"attention.{name}2", "attention", out, rank, copies=times
+    )
+    return weights + ((Weight(f"attention.{name}0", "state", out),) if vector else ())
+
+
+def time_mix6(hidden: int, kv: int, mix: int, decay: int, *, first: bool = True, bias: bool = False) -> tuple[Weight, ...]:
+    """RWKV 6: what is mixed of two tokens depends on them, and so does the decay. `kv`: keys and values may be of fewer heads."""
+    rows = {"receptance": hidden, "key": kv, "value": kv}
+    weights = low_rank("time_maa_w", mix, hidden, hidden, times=5) + low_rank("time_decay_w", decay, hidden, hidden, vector=True)
+    weights += (Weight("attention.time_maa", "state", 6, hidden),)
+    weights += (Weight("attention.time_faaaa", "state", hidden),) if first else ()
+    for name, out in rows.items():
+        weights += linear(f"attention.{name}", "attention", out, hidden, bias)
+    return weights + linear("attention.gate", "attention", hidden, hidden) + linear("attention.output", "attention", hidden, hidden)
+
+
+def time_mix7(hidden: int, ranks: Sequence[int], *, first: bool) -> tuple[Weight, ...]:
+    """RWKV 7: a decay, a learning rate, values of the first layer and a gate, each through a rank; the first layer has no third."""
+    weights: tuple[Weight, ...] = (Weight("attention.x", "state", 6 if ranks[3] else 5, hidden),)
+    for name, rank in zip("wavg", ranks, strict=True):
+        if rank and not (first and name == "v"):
+            weights += low_rank(name, rank, hidden, hidden, vector=name != "g")
+    weights += tuple(Weight(f"attention.{name}", "state", hidden) for name in ("k_k", "k_a", "r_k"))
+    for name in ("receptance", "key", "value", "output"):
+        weights += linear(f"attention.{name}", "attention", hidden, hidden)
+    return weights
+
+
+def wkv(kind: str, weights: tuple[Weight, ...], hidden: int, head: int, shifts: int) -> Attention:
+    """A matrix per head, and the tokens before that are mixed in."""
+    return recurrent.build(
+        kind, weights, recurrent.vectors(shifts, hidden, "model", "shift"), recurrent.matrix(hidden // head, head, head, name="wkv")
+    )
+
+
+def head_size(c: Config, *names: str) -> int:
+    """Width of a head, which divides the hidden width."""
+    head = c.count(*names)
+    gqa.exact_division(c, "hidden_size", c.hidden, names[0], head)
+    return head
+
+
+@family("rwkv6")
+def rwkv6(c: Config) -> Stack:
+    """RWKV 6 (Finch, arXiv:2404.05892): 13 D² + 464 D parameters per layer with the usual ranks."""
+    hidden, head = c.hidden, head_size(c, "head_size")
+    if c.maybe("attention_hidden_size") not in (None, hidden):
+        raise c.fail("attention_hidden_size", c.get("attention_hidden_size"), f"hidden_size ({hidden})")
+    c.dismiss("num_attention_heads")  # files repeat the width of a head there
+    wide = hidden == 4096  # the release's own code
+    mix, decay = c.maybe("time_mix_extra_dim") or (64 if wide else 32), c.maybe("time_decay_extra_dim") or (128 if wide else 64)
+    weights = time_mix6(hidden, hidden, mix, decay) + norm("attention.ln_x", hidden, "layer")
+    mixer = wkv("rwkv6", weights, hidden, head, 2)
+    block = channel_mix(hidden, c.maybe("intermediate_size") or hidden * 7 // 2 // 32 * 32)
+    return decoder(c, lambda _: mixer, lambda _: block, norm_style="layer", outside=norm("pre_ln", hidden, "layer"))
+
+
+@family("rwkv7")
+def rwkv7(c: Config) -> Stack:
+    """RWKV 7 (Goose, arXiv:2503.14456): 12 D² + 2 D (ranks) + 19 D parameters per layer; an MLP without a gate."""
+    for key, want in (("attn", None), ("norm_bias", True), ("norm_first", True)):
+        if c.raw.get(key, want) != want:
+            raise c.fail(key, c.raw[key], str(want).lower())
+    hidden, head = c.hidden, head_size(c, "head_dim", "head_size")
+    c.dismiss("num_heads")
+    ranks = [c.count(f"{name}_low_rank_dim") for name in ("decay", "a", "v", "gate")]
+    after = norm("attention.ln_x", hidden, "layer")
+    mixers = [wkv("rwkv7", time_mix7(hidden, ranks, first=first) + after, hidden, head, 2) for first in (False, True)]
+    inner = c.maybe("intermediate_size") or 4 * hidden
+    block = Mlp(
+        linear("feed_forward.key", "mlp", inner, hidden)
+        + linear("feed_forward.value", "mlp", hidden, inner)
+        + (Weight("feed_forward.x_k", "state", hidden),)
+    )
+    before = norm("pre_ln", hidden, "layer")
+    return decoder(c, lambda layer: mixers[layer == 0], lambda _: block, norm_style="layer", outside=before)
+
+
+@family("rwkv6qwen2", "arwkv7")
+def rwkv_in_qwen(c: Config) -> Stack:
+    """RWKV's mixers in Qwen's layers, by the keys of a GGUF file: one shifted token, as the MLP is Qwen's."""
+    hidden, head = c.hidden, head_size(c, "head_size")
+    if c.model_type == "rwkv6qwen2":
+        kv = c.count("num_key_value_heads") * head
+        mix, decay = c.count("time_mix_extra_dim"), c.count("time_decay_extra_dim")
+        weights = time_mix6(hidden, kv, mix, decay, first=c.flag("use_time_first"), bias=c.flag("attention_bias"))
+        mixers = [wkv("rwkv6", weights, hidden, head, 1)] * 2
+    else:
+        ranks = [c.count(f"{name}_low_rank_dim", least=0) for name in ("decay", "a", "v", "gate")]
+        after = norm("attention.ln_x", hidden, "layer") if c.flag("use_group_norm") else ()
+        mixers = [wkv("rwkv7", time_mix7(hidden, ranks, first=first) + after, hidden, head, 1) for first in (False, True)]
+    return decoder(c, lambda layer: mixers[layer == 0], gated(c, bias=False))
+
+
+@family("plamo2")
+def plamo2(c: Config) -> Stack:
+    """PLaMo 2: Mamba 2 with Mamba 1's projections behind the convolution and norms on them; attention on every mamba_step-th layer."""
+    hidden, heads, dim = c.hidden, c.count("mamba_num_heads"), c.count("hidden_size_per_head")
+    if not c.flag("mamba_enabled", default=True):
+        raise c.fail("mamba_enabled", False, "true")
+    inner, state, kernel, rank = heads * dim, c.count("mamba_d_state"), c.count("mamba_d_conv"), max(64, hidden // 16)
+    weights = linear("mamba.in_proj", "attention", 2 * inner, hidden) + recurrent.convolution("mamba.conv1d", inner, kernel)
+    weights += linear("mamba.bcdt_proj", "attention", rank + 2 * state, inner) + linear("mamba.dt_proj", "attention", heads, rank)
+    weights += tuple(Weight(f"mamba.{name}", "state", heads) for name in ("dt_bias", "A_log", "D"))
+    weights += norm("mamba.dt_norm", rank) + norm("mamba.B_norm", state) + norm("mamba.C_norm", state)
+    weights += linear("mamba.out_proj", "attention", hidden, inner)
+    scan = recurrent.build("mamba2", weights, recurrent.conv(inner, kernel), recurrent.matrix(heads, dim, state, name="ssm"))
+    query, kv = c.count("num_attention_heads"), c.count("num_key_value_heads")
+    gqa.check_groups(c, query, kv)
+    own = (Weight("q_norm", "norms", query, dim), Weight("k_norm", "norms", kv, dim))
+    attention = gqa.build(hidden, query, kv, dim, extra=own)
+    step = c.count("mamba_step")
+    last = c.layers - 1
+    attends = [i == last if c.layers <= step // 2 else i % step == step // 2 for i in range(c.layers)]
+    return decoder(c, lambda i: attention if attends[i] else scan, gated(c, bias=False), norms=4)
 
 
 @family("xlstm")

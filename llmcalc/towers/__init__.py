@@ -205,6 +205,29 @@ def gemma4(outer: Config, hidden: int) -> Weights:
     return found
 
 
+MOBILENET_V5 = 294_126_912
+"""Parameters of mobilenetv5_300m_enc, by timm 1.0.31 on the meta device: the encoder has no variants."""
+
+
+@wrapper("gemma3n")
+def gemma3n(outer: Config, hidden: int) -> Weights:
+    """MobileNetV5, and a conformer over sound; each has a small vocabulary of its own, norms and one matrix."""
+    seen, heard = needed(outer, "vision_config"), needed(outer, "audio_config")
+    kind = seen.text("architecture", default="mobilenetv5_300m_enc")
+    if kind != "mobilenetv5_300m_enc":
+        raise Unread(f"{seen.path}.architecture {kind}")
+    encoder = audio.gemma3n(heard)
+    found = vec(kind, MOBILENET_V5) + encoder.weights
+    for name, c, width in (("vision", seen, seen.hidden), ("audio", heard, encoder.width)):
+        found += projector(
+            table(f"embed_{name}.embedding", c.count("vocab_size"), width),
+            rms(f"embed_{name}.hard_embedding_norm", f"embed_{name}.soft_embedding_norm", width=width),
+            lin(f"embed_{name}.embedding_projection", hidden, width, bias=False),
+        )
+        all_read(c)
+    return found
+
+
 @wrapper("paligemma")
 def paligemma(outer: Config, hidden: int) -> Weights:
     """One matrix, of projection_dim (which is the text's width)."""

@@ -101,34 +101,66 @@ def glm_asr(c: Config) -> Encoder:
     return Encoder(within("audio", weights), width)
 
 
-def gemma4(c: Config) -> Encoder:
-    """A conformer: two MLPs around attention and a depthwise convolution, behind two strided convolutions."""
-    width = c.hidden
-    dim = heads(c, width, "num_attention_heads")
-    c.dismiss("attention_chunk_size")  # which frames see which
-    stages = c.counts("subsampling_conv_channels", least=1) or []
-    if len(stages) != 2:
-        raise c.fail("subsampling_conv_channels", stages, "a list of two")
-    first, second = stages
+def _conformer(width: int, dim: int, kernel: int) -> Weights:
+    """Gemma's layer: two MLPs around attention and a depthwise convolution."""
     feed = lin("ffw_layer_1", 4 * width, width, False) + lin("ffw_layer_2", width, 4 * width, False)
     feed += rms("pre_layer_norm", "post_layer_norm", width=width)
     attend = attention(width, biases="", out="post") + lin("relative_k_proj", width, width, False)
     convolve = (
         lin("lconv1d.linear_start", 2 * width, width, False)
         + lin("lconv1d.linear_end", width, width, False)
-        + table("lconv1d.depthwise_conv1d", width, c.count("conv_kernel_size"))
+        + table("lconv1d.depthwise_conv1d", width, kernel)
         + rms("lconv1d.pre_layer_norm", "lconv1d.conv_norm", width=width)
     )
     norms = rms("norm_pre_attn", "norm_post_attn", "norm_out", width=width)
-    block = repeat(2, feed) + attend + vec("per_dim_scale", dim) + convolve + norms
-    out = c.count("output_proj_dims")
-    weights = (
-        lin("subsample.conv0", first, 9, False)
+    return repeat(2, feed) + attend + vec("per_dim_scale", dim) + convolve + norms
+
+
+def _subsampling(c: Config, key: str, width: int, area: tuple[int, int], bands: int) -> Weights:
+    """Two convolutions over the spectrum, of which `bands` are left, and a matrix."""
+    stages = c.counts(key, least=1) or []
+    if len(stages) != 2:
+        raise c.fail(key, stages, "a list of two")
+    first, second = stages
+    return (
+        lin("subsample.conv0", first, area[0], False)
         + vec("subsample.norm0", first)
-        + lin("subsample.conv1", second, 9 * first, False)
+        + lin("subsample.conv1", second, area[1] * first, False)
         + vec("subsample.norm1", second)
-        + lin("subsample.input_proj_linear", width, first // 4 * second, False)
-        + repeat(c.layers, block)
-        + lin("output_proj", out, width)
+        + lin("subsample.input_proj_linear", width, bands * second, False)
     )
-    return Encoder(within("audio", weights), out)
+
+
+def gemma4(c: Config) -> Encoder:
+    """A conformer behind two strided convolutions."""
+    width = c.hidden
+    dim = heads(c, width, "num_attention_heads")
+    c.dismiss("attention_chunk_size")  # which frames see which
+    bands = (c.counts("subsampling_conv_channels", least=1) or [0])[0] // 4
+    weights = _subsampling(c, "subsampling_conv_channels", width, (9, 9), bands)
+    weights += repeat(c.layers, _conformer(width, dim, c.count("conv_kernel_size")))
+    out = c.count("output_proj_dims")
+    return Encoder(within("audio", weights + lin("output_proj", out, width)), out)
+
+
+def gemma3n(c: Config) -> Encoder:
+    """The same conformer, without a projection behind it."""
+    width = c.hidden
+    dim = heads(c, width, "conf_num_attention_heads")
+    kernels, strides = (_squares(c, f"sscp_conv_{word}_size") for word in ("kernel", "stride"))
+    bands = c.count("input_feat_size")
+    for (_, high), (_, step) in zip(kernels, strides, strict=True):
+        bands = max(1, (bands + 2 - high) // step + 1)  # one band is padded on either side
+    weights = _subsampling(c, "sscp_conv_channel_size", width, (kernels[0][0] * kernels[0][1], kernels[1][0] * kernels[1][1]), bands)
+    weights += repeat(c.count("conf_num_hidden_layers", most=MOST_LAYERS), _conformer(width, dim, c.count("conf_conv_kernel_size")))
+    return Encoder(within("audio", weights), width)
+
+
+def _squares(c: Config, key: str) -> list[tuple[int, int]]:
+    """Two pairs of numbers: (time, frequency) of either convolution."""
+    found = c.items(key) or []
+    if len(found) != 2 or not all(
+        isinstance(one, list) and len(one) == 2 and all(type(n) is int and 0 < n < 100 for n in one) for one in found
+    ):
+        raise c.fail(key, found, "two pairs of small numbers")
+    return [(one[0], one[1]) for one in found]
