@@ -13,6 +13,10 @@ from llmcalc.errors import UsageError, close_matches, printable
 MIB, GIB = 2**20, 2**30
 DRIVER_BYTES, DRIVER_SHARE = 0.36 * GIB, 0.0022
 """What NVIDIA's driver keeps of the size that nvidia-smi prints: 79.18 GiB of 79.65 (H100), 23.58 of 24 (3090), 94.97 of 95.59."""
+GRAPHS_BYTES, GRAPH_BYTES = 0.25 * GIB, 0.009 * GIB
+"""CUDA graphs: of any number, and of each captured batch size. [vLLM's start-up logs from 0.21 on]"""
+FLOAT32_STATES = {"qwen3_5", "qwen3_5_moe", "nemotron_h"}
+"""Families whose configs state float32 (mamba_ssm_dtype, mamba_ssm_cache_dtype). [vLLM: model_executor/models/config.py]"""
 LARGE_BYTES = 70 * GIB
 """From here on a device counts as large for vLLM's defaults; an A100 never does."""
 

@@ -336,7 +336,7 @@ def test_deepseek_v4_packs_layers_in_tuples() -> None:
     at = plan("h20", kv="fp8", tp=8, batched_tokens=8192)
     tuples = Tuples.of(found, at)
     assert tuples is not None
-    block = tuples.depth * tuples.tuple_bytes
+    block = tuples.depth * sum(tuples.sizes)
     assert 42_566_892_135 // block == 40471
     held = tuples.sequence_bytes(at, Figure("ctx_tokens", 256000)).value / at.ranks
     assert 37.93 * GIB / held == pytest.approx(9.76, abs=0.006)
@@ -387,6 +387,8 @@ def test_what_drafts_takes_memory(capsys: pytest.CaptureFixture[str]) -> None:
     plain, drafts = (run(capsys, "fit", *on, *more)["results"] for more in ((), ("--draft-tokens", "2", "--draft", "Qwen/Qwen3-0.6B")))
     assert drafts["kv_bytes_per_sequence"] - plain["kv_bytes_per_sequence"] == 28 * 2 * 8 * 128 * 2 * 8192
     assert drafts["weight_bytes"] - plain["weight_bytes"] == 2 * 596_049_920
+    asked = ("spec", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "8k", "--draft", "Qwen/Qwen3-0.6B", "-a", "0.7")
+    assert run(capsys, *asked)["results"]["draft_memory_bytes"] == 2 * 596_049_920 + 28 * 2 * 8 * 128 * 2 * 8192
     assert '--speculative-config \'{"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 2}\'' in drafts["start_command"]
 
 

@@ -90,7 +90,7 @@ def accuracy(
         raise UsageError("no-measurements", f"no measured row is of {printable(what, 80)}", "leave one of --model and --hardware out")
     found = estimator.points(chosen, fresh=rows is not None)
     listed = each or bool(model or hardware or rows)
-    off = sorted(found, key=lambda one: abs(_log(one.ratio)), reverse=True)[:number]
+    off = sorted(found, key=lambda one: abs(math.log(one.ratio)), reverse=True)[:number]
     whole = estimator.summary(found)
     seen = "your own rows" if rows else "models that the fit had not seen"
     report = Report(
@@ -155,10 +155,6 @@ def _model_id(reference: str | None) -> str | None:
             f"close: {', '.join(near)}" if near else "llmcalc models list shows what is",
         )
     return found
-
-
-def _log(ratio: float) -> float:
-    return math.log(ratio)
 
 
 def _class(row: dict[str, Any]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def compare(
     formats = [f"ctx {shared['ctx_tokens']:,} tokens", f"weights {shared['weights']}", f"KV {shared['kv_dtype']}"] if only else []
     report = Report(
         command="compare",
-        title=f"{only.id if only else f'{len(names)} models'} on {s.counted(len(devices))}",
+        title=f"{only.id if only else f'{len(names)} models'} on {c.counted(len(devices), 'device')}",
         model=c.model_header(only) if only else None,
         inputs={
             "models": [found.id for found in loaded],
@@ -219,7 +219,7 @@ def _warnings(rows: list[dict[str, Any]], limit: float | None) -> Iterator[str]:
     unpriced = sorted({row["hardware"] for row in rows if row["usd_per_hour"] is None})
     if unpriced:
         few = ", ".join(unpriced[:4]) + (", …" if len(unpriced) > 4 else "")
-        yield f"no price is recorded for {s.counted(len(unpriced))}: {few}; --price gives one"
+        yield f"no price is recorded for {c.counted(len(unpriced), 'device')}: {few}; --price gives one"
     if any(row["usd_per_hour"] == 0 for row in rows):
         yield "tokens_per_s_per_usd_hour: the price is 0"
     fitting = [row for row in rows if row["fits"]]

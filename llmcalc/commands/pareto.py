@@ -168,7 +168,7 @@ def pareto(
         },
         header=(
             c.model_line(found),
-            f"ctx {tokens:,} tokens · {s.counted(count)} · {method}",
+            f"ctx {tokens:,} tokens · {c.counted(count, 'device')} · {method}",
             f"{swept.evaluated:,} points that fit, {len(rows):,} on the front",
         ),
         facts=(
@@ -268,16 +268,18 @@ def _warnings(
     if out:
         few = search.compare(replace(space, candidates=tuple(out[:4])), 1, None)
         told = "; ".join(f"{row['hardware']} {row['why']}" for row in few)
-        yield f"{len(out)} of {s.counted(len(space.candidates))} cannot hold one sequence: {told}" + ("; …" if len(out) > 4 else "")
+        yield f"{len(out)} of {c.counted(len(space.candidates), 'device')} cannot hold one sequence: {told}" + (
+            "; …" if len(out) > 4 else ""
+        )
     by_cost = up.key.startswith("usd")
     unpriced = sorted({one.device.id for one in space.candidates if one.usd_per_hour is None and one.device.id in held})
     if unpriced:
         more = "; --y tokens_per_s_per_device needs none" if by_cost and not rows else ""
         effect = "left out" if by_cost else "never chosen"
-        yield f"no price is recorded for {_few(unpriced)}: {s.counted(len(unpriced))} {effect}; --price gives one{more}"
+        yield f"no price is recorded for {_few(unpriced)}: {c.counted(len(unpriced), 'device')} {effect}; --price gives one{more}"
     unpowered = sorted({one.device.id for one in space.candidates if one.device.power_w is None})
     if unpowered and up.key.startswith("energy"):
-        yield f"no power is recorded for {_few(unpowered)}: {s.counted(len(unpowered))} left out"
+        yield f"no power is recorded for {_few(unpowered)}: {c.counted(len(unpowered), 'device')} left out"
     if best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
         excess, place = swept.closest
         row = search.row(space, *search.trace(swept, place))

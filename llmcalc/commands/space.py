@@ -72,11 +72,6 @@ def listed(text: str, name: str) -> list[str]:
     return found
 
 
-def counted(number: int) -> str:
-    """A number of devices in words."""
-    return f"{number} device{'s' * (number != 1)}"
-
-
 # ---- devices --------------------------------------------------------------------------------------------------------
 
 FILTERS: dict[str, Callable[[Device], str | None]] = {

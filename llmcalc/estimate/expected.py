@@ -122,7 +122,7 @@ def class_of(plan: Deployment) -> str | None:
 
 def mixture(model: Model) -> bool:
     """Whether a model routes its tokens to experts."""
-    return any(each.layer.mlp and each.layer.mlp.experts for each in model.groups)
+    return layout.experts(model) > 0
 
 
 def shares(of_what: str, plan: Deployment, shipped: dict[str, Any] | None = None) -> dict[str, Figure]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmcalc.architecture import Attention, Entry, Layer, Model
 from llmcalc.checkpoint import Checkpoint
-from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, FLAGS, GIB, START, Engine
+from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, FLAGS, FLOAT32_STATES, GIB, GRAPH_BYTES, GRAPHS_BYTES, START, Engine
 from llmcalc.errors import UsageError
 from llmcalc.estimate import layout, memory
 from llmcalc.estimate.tuples import Tuples
@@ -20,9 +20,6 @@ from llmcalc.formulas import memory as m
 from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment
 from llmcalc.units import size, whole
-
-FLOAT32_STATES = {"qwen3_5", "qwen3_5_moe", "nemotron_h"}
-"""Families whose configs state float32 (mamba_ssm_dtype, mamba_ssm_cache_dtype). [vLLM: model_executor/models/config.py]"""
 
 
 def of(engine: Engine, name: str, value: Any, unit: str = "") -> Figure:
@@ -171,9 +168,8 @@ def padding(model: Model, plan: Deployment) -> Figure | None:
     _, into, inner = shape
     held = inner if plan.ep > 1 else inner / plan.tp
     wider, longer = -(-held // inside) * inside / held, -(-into // across) * across / into
-    kept = plan.weights.language if isinstance(plan.weights, Checkpoint) else None
     for index, (layers, weight) in enumerate(model_weights(model)):
-        name = plan.weights.name if kept is None else plan.weights.of(index).name  # type: ignore[attr-defined]
+        name = plan.weights.of(index).name if isinstance(plan.weights, Checkpoint) else plan.weights.name
         if name == "mxfp4" and layout.routed(weight) and weight.columns > 1 and wider * longer > 1:
             down = weight.columns == inner and weight.rows == into
             by_row, by_column = (longer, wider) if down else (wider, longer)
@@ -198,9 +194,9 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
         found["activations"] = activation(model, plan, ctx)
     if engine.graphs:
         found["CUDA graphs"] = f.graph_bytes.of(
-            fixed_bytes=of(engine, "fixed_bytes", 0.25 * GIB, "B"),
+            fixed_bytes=of(engine, "fixed_bytes", GRAPHS_BYTES, "B"),
             graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
-            bytes_per_graph=of(engine, "bytes_per_graph", 0.009 * GIB, "B"),
+            bytes_per_graph=of(engine, "bytes_per_graph", GRAPH_BYTES, "B"),
         )
     if padded := padding(model, plan):
         found["padding of experts"] = padded

@@ -75,7 +75,8 @@ class Tuples:
     caches: tuple[Cache, ...]
     depth: int
     """Tuples of a block."""
-    tuple_bytes: float
+    sizes: tuple[float, ...]
+    """Pages of a tuple, in rising size."""
     full_bytes: Figure
     """A block of every layer with compressed entries."""
 
@@ -86,13 +87,13 @@ class Tuples:
         if not plan.engine.grouped or not any(mixer.kind.startswith("compressed") for mixer, _ in mixers):
             return None
         caches = [cache for mixer, layers in mixers for cache in _caches(mixer, -(-layers // plan.pp))]
-        sizes = sorted({cache.page.value for cache in caches if cache.block_tokens == FULL})
+        sizes = tuple(sorted({cache.page.value for cache in caches if cache.block_tokens == FULL}))
 
         def height(block: int) -> int:
             stacked: dict[float, int] = {}
             for cache in caches:
                 if cache.block_tokens == block:
-                    size = min(size for size in sizes if size >= cache.page.value)
+                    size = _fitting(cache, sizes)
                     stacked[size] = stacked.get(size, 0) + cache.layers
             return max(stacked.values())
 
@@ -100,18 +101,17 @@ class Tuples:
         full = total(
             "full_block_bytes", "B", tuple(_held(cache, _key("blocks", 1), sizes) for cache in caches if cache.block_tokens == FULL)
         )
-        return cls(tuple(caches), depth([height(block) for block in blocks]), sum(sizes), full)
+        return cls(tuple(caches), depth([height(block) for block in blocks]), sizes, full)
 
     def sequence_bytes(self, plan: Deployment, ctx: Figure) -> Figure:
         """Bytes of a sequence over the ranks, none of which shares its cache with another."""
-        sizes = sorted({cache.page.value for cache in self.caches if cache.block_tokens == FULL})
-        held = total("held_bytes", "B", tuple(_held(cache, self.blocks(cache, plan, ctx), sizes) for cache in self.caches))
+        held = total("held_bytes", "B", tuple(_held(cache, self.blocks(cache, plan, ctx), self.sizes) for cache in self.caches))
         return f.grouped_bytes.of(
             as_name="kv_bytes_per_sequence",
             blocks=f.shared_blocks.of(held_bytes=held, block_bytes=self.full_bytes),
             groups=_key("groups", 1),
             layers_per_group=_key("layers_per_group", self.depth),
-            page_bytes=_key("page_bytes", self.tuple_bytes, "B"),
+            page_bytes=_key("page_bytes", sum(self.sizes), "B"),
             ranks=Figure("ranks", plan.tp * plan.pp, "", layout.LAYOUT),
         )
 
@@ -130,9 +130,14 @@ class Tuples:
         return f.window_blocks.of(as_name="blocks", ctx_tokens=ctx, window_tokens=window, batched_tokens=step, block_tokens=block)
 
 
-def _held(cache: Cache, blocks: Figure, sizes: list[float]) -> Figure:
-    """Bytes of so many blocks, in pages of the next of the sizes that compressed entries have."""
-    size = min(size for size in sizes if size >= cache.page.value)
+def _fitting(cache: Cache, sizes: tuple[float, ...]) -> float:
+    """The next of the sizes that compressed entries have. [B]"""
+    return min(size for size in sizes if size >= cache.page.value)
+
+
+def _held(cache: Cache, blocks: Figure, sizes: tuple[float, ...]) -> Figure:
+    """Bytes of so many blocks, in pages that fit."""
+    size = _fitting(cache, sizes)
     page = cache.page if size == cache.page.value else _key("page_bytes", size, "B")
     one = {"groups": _key("groups", 1), "ranks": _key("ranks", 1)}
     return f.grouped_bytes.of(

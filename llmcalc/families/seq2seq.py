@@ -117,6 +117,13 @@ def _t5_gate(c: Config) -> bool:
     return gate
 
 
+def all_known(name: str, *halves: Config) -> None:
+    """Refuse a half with a key that changes what a model holds and that nobody has read."""
+    for half in halves:
+        for key in leftovers(half):
+            raise half.fail(key, half.raw[key], f"absent: it changes what a model holds, and {name} does not know it")
+
+
 @family("t5gemma")
 def t5gemma(c: Config) -> Stack:
     """Two Gemma-2 stacks with an embedding each; the decoder's self-attention slides on every second layer."""
@@ -150,9 +157,7 @@ def t5gemma(c: Config) -> Stack:
         outside=around,
         notes=(cross_note(layers, kv, dim),),
     )
-    for half in (front, back):
-        for key in leftovers(half):
-            raise half.fail(key, half.raw[key], "absent: it changes what a model holds, and t5gemma does not know it")
+    all_known(c.model_type, front, back)
     return stack
 
 
@@ -192,9 +197,7 @@ def t5gemma2(c: Config) -> Stack:
         outside=around,
         notes=(cross_note(back.layers, kv, dim),),
     )
-    for half in (outer, front, back):
-        for key in leftovers(half):
-            raise half.fail(key, half.raw[key], "absent: it changes what a model holds, and t5gemma2 does not know it")
+    all_known(c.model_type, outer, front, back)
     return stack
 
 
