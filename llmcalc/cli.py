@@ -152,6 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
         _no_stdout()
         return 0
     except Exception as problem:
+        if _interrupted(problem):
+            return 130
         if hasattr(problem, "format_message"):  # typer's own usage errors, without importing its internals
             hint = f"llmcalc {command} --help shows the options" if command else "llmcalc --help shows the commands"
             return _fail(args, command, "usage", printable(problem.format_message(), 300), hint, 2, problem)
@@ -166,6 +168,13 @@ def main(arguments: list[str] | None = None) -> int:
             1,
             problem,
         )
+
+
+def _interrupted(problem: BaseException | None) -> bool:
+    """Whether an interrupt is behind an error: one that comes while a class is made is a RuntimeError to Python 3.11."""
+    while problem is not None and not isinstance(problem, KeyboardInterrupt):
+        problem = problem.__cause__ or problem.__context__
+    return problem is not None
 
 
 def _fail(args: list[str], command: str | None, code: str, message: str, hint: str | None, status: int, problem: Exception) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from llmcalc import cli
 from llmcalc.cli import main
 from llmcalc.commands import COMMANDS
 from llmcalc.quiz import review
@@ -338,6 +339,17 @@ def test_ctrl_c_at_any_time(line: str, delay: float) -> None:
         return  # a busy machine: the interpreter was still starting
     assert process.returncode in (130, -signal.SIGINT, 0), err  # a shell shows the second as 130, too
     assert b"Traceback" not in err and b"KeyboardInterrupt" not in err and b"internal" not in err
+
+
+def test_an_interrupt_that_became_another_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python 3.11 makes a RuntimeError of one that comes while a class is made: Error calling __set_name__ on …"""
+
+    def interrupted(command: str | None) -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(cli, "build", interrupted)
+    assert cli.main(["kv", "-m", "Qwen/Qwen3-8B"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_an_interrupted_output_leaves_no_half_file(tmp_path: Path) -> None:
