@@ -150,3 +150,17 @@ def test_no_row_is_wider_than_the_terminal(capsys: pytest.CaptureFixture[str], m
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     assert "h100-sxm" in out and "$0.33" in out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "-m", "Qwen/Qwen3-8B", "-d", "h100,l40s"),
+        ("pareto", "-m", "Qwen/Qwen3-8B", "-d", "h100,l40s"),
+        ("plan", "-m", "Qwen/Qwen3-8B", "-d", "h100,l40s", "--rate", "1", "--prompt", "1k", "--output-tokens", "100"),
+    ],
+)
+def test_what_a_bare_name_was_taken_for(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--json"]) == 0
+    said = [text for text in json.loads(capsys.readouterr().out)["assumptions"] if "is taken as" in text]
+    assert said == ["'h100' is taken as h100-sxm; others of that name: h100-nvl, h100-pcie"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -19,6 +19,7 @@ from llmcalc.commands import completion
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
+    from llmcalc.hardware import Device
     from llmcalc.plan import Deployment
 
 __all__ = ["completion", "load", "of_source", "units"]
@@ -389,7 +390,12 @@ def hardware_header(plan: Deployment) -> dict[str, Any]:
 
 def variant(plan: Deployment) -> tuple[str, ...]:
     """Which variant of a device was assumed for a bare name."""
-    return tuple(note for note in plan.device.notes[:1] if " is taken as " in note)
+    return variants([plan.device])
+
+
+def variants(devices: Iterable[Device]) -> tuple[str, ...]:
+    """The same of several devices."""
+    return tuple(dict.fromkeys(note for device in devices for note in device.notes[:1] if " is taken as " in note))
 
 
 def hardware_line(plan: Deployment) -> str:

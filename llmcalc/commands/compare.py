@@ -183,7 +183,7 @@ def compare(
         ),
         columns=COLUMNS[1:] if only else COLUMNS,
         rows=tuple(rows),
-        assumptions=tuple(_assumptions(assumed, batch, limit, price, method)),
+        assumptions=(*c.variants(device for _, device in devices), *_assumptions(assumed, batch, limit, price, method)),
         warnings=(*warnings, *_warnings(rows, limit), *(only.notes if only else ())),
         figures=figures,
         verdict=any(row["fits"] and _within(row, limit) for row in rows),

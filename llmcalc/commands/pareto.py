@@ -180,7 +180,7 @@ def pareto(
         ),
         columns=COLUMNS,
         rows=tuple(rows),
-        assumptions=(*assumed, *_assumptions(space, labelled, rows, tp)),
+        assumptions=(*assumed, *c.variants(one.device for one in chosen), *_assumptions(space, labelled, rows, tp)),
         warnings=tuple(warnings),
         figures=figures,
         verdict=best is not None,

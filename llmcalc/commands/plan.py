@@ -329,6 +329,7 @@ def plan(
         rows=rows,
         assumptions=(
             *((f"devices {DEFAULT_DEVICES}: not given",) if hardware is None else ()),
+            *c.variants(layout.device for layout in layouts),
             f"weights in {chosen.weights.name}, KV in {chosen.kv.name}",
             *_once(estimate.assumptions),
         ),
