@@ -114,7 +114,7 @@ def model_of(reference: str) -> Model:
 
 
 def _engine(name: str) -> Engine:
-    return replace(engines.ENGINES["napkin"], name=name) if name == "exllamav3" else engines.find(name)
+    return replace(engines.ENGINES["napkin"], name=name, kind="desktop") if name == "exllamav3" else engines.find(name)
 
 
 def field(row: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:

@@ -6,15 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmcalc.architecture import Model
-from llmcalc.engines import ENGINES, LARGE_BYTES, MIB, Engine
+from llmcalc.engines import ENGINES, Engine
 from llmcalc.errors import UsageError
 from llmcalc.figures import larger
 from llmcalc.formats import Format
-from llmcalc.formulas.engines import static_share
 from llmcalc.hardware import Device
-
-STATIC_BATCHES = ((20, 8, 8), (35, 24, 80), (60, 32, 160), (160, 256, 512))
-"""SGLang's largest captured batch: up to that many GiB, under four ranks, from four ranks on; 512 beyond. [server_args.py @469c63e]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +60,16 @@ class Deployment:
         """Share of the memory that the engine may use."""
         if self.utilization is not None:
             return self.utilization
-        memory = self.device.memory_usable_bytes
-        if not self.engine.static or memory is None:
+        memory, rule = self.device.memory_usable_bytes, self.engine.share_rule
+        if rule is None or memory is None:
             return self.engine.utilization
-        graphs = next((batches[self.tp >= 4] for limit, *batches in STATIC_BATCHES if memory < limit * 2**30), 512)
-        least = 10240 * MIB if memory > 60 * 2**30 else 0
-        chunk = max(self.step_tokens(0), 2048)
-        found: float = static_share(memory, 512 * MIB, 1.5 * MIB, chunk, 2 * MIB, graphs, 128 * MIB, self.tp * self.pp, least)
-        return max(0.0, round(found, 3))
+        return rule(memory, self.tp, self.tp * self.pp, self.step_tokens(0))
 
     @property
     def large(self) -> bool:
-        """Whether vLLM's defaults take the device for a large one."""
-        return (self.device.memory_usable_bytes or 0) >= LARGE_BYTES and "a100" not in self.device.id
+        """Whether the engine's defaults take the device for a large one."""
+        rule = self.engine.large
+        return rule is not None and rule.holds(self.device.memory_usable_bytes or 0, self.device.name)
 
     def step_tokens(self, ctx: Any) -> Any:
         """Tokens of a step; an engine that reads whole prompts takes as many as a context has, up to the longest that it does."""

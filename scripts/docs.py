@@ -188,7 +188,7 @@ def policies() -> str:
     rows = [
         (
             f"`{row.name}`",
-            f"{row.utilization:g}" + (" of what is free" if row.of_free else " by its own rule" if row.static else ""),
+            f"{row.utilization:g}" + (" of what is free" if row.of_free else " by its own rule" if row.share_rule else ""),
             "nominal, decimal" if row.nominal else "the driver's",
             row.block_tokens,
             row.windows,

@@ -22,8 +22,6 @@ from llmcalc.hardware import Device
 from llmcalc.plan import Deployment, Workload
 
 TABLE = Path(__file__).resolve().parent.parent / "calibration.json"
-DESKTOP = {"llama.cpp", "ollama", "mlx", "exllamav3"}
-SERVING = {"vllm", "sglang", "trt-llm"}
 ENOUGH = 20
 """Rows of unseen models that a class needs for a band of its own."""
 STRANGE = 1.5
@@ -88,9 +86,9 @@ def table() -> dict[str, Any]:
 
 def kind(plan: Deployment) -> str:
     """serving or desktop: the engine's kind, or the usual one of the device. Ranks that share matrices need a serving engine."""
-    if plan.engine.family in DESKTOP:
-        return "desktop"
-    if plan.engine.family in SERVING or plan.tp > 1 or plan.dp > 1:
+    if plan.engine.kind is not None:
+        return "desktop" if plan.engine.kind == "desktop" else "serving"
+    if plan.tp > 1 or plan.dp > 1:
         return "serving"
     return "serving" if plan.device.device_class == "datacenter" else "desktop"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmcalc.architecture import Attention, Entry, Layer, Model
 from llmcalc.checkpoint import Checkpoint
-from llmcalc.engines import DRIVER_BYTES, DRIVER_SHARE, FLAGS, FLOAT32_STATES, GIB, GRAPH_BYTES, GRAPHS_BYTES, START, Engine
+from llmcalc.engines import GIB, Engine
 from llmcalc.errors import UsageError
 from llmcalc.estimate import layout, memory
 from llmcalc.estimate.tuples import Tuples
@@ -20,6 +20,9 @@ from llmcalc.formulas import memory as m
 from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment
 from llmcalc.units import size, whole
+
+DRIVER_BYTES, DRIVER_SHARE = 0.36 * GIB, 0.0022
+"""What NVIDIA's driver keeps of the size that nvidia-smi prints: 79.18 GiB of 79.65 (H100), 23.58 of 24 (3090), 94.97 of 95.59."""
 
 
 def of(engine: Engine, name: str, value: Any, unit: str = "") -> Figure:
@@ -190,13 +193,13 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     """What the engine holds on one device beside weights and cache."""
     engine = plan.engine
     found: dict[str, Figure] = {}
-    if not engine.static:
+    if engine.share_rule is None:
         found["activations"] = activation(model, plan, ctx)
     if engine.graphs:
         found["CUDA graphs"] = f.graph_bytes.of(
-            fixed_bytes=of(engine, "fixed_bytes", GRAPHS_BYTES, "B"),
+            fixed_bytes=of(engine, "fixed_bytes", engine.graphs[0], "B"),
             graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
-            bytes_per_graph=of(engine, "bytes_per_graph", GRAPH_BYTES, "B"),
+            bytes_per_graph=of(engine, "bytes_per_graph", engine.graphs[1], "B"),
         )
     if padded := padding(model, plan):
         found["padding of experts"] = padded
@@ -223,7 +226,7 @@ def entry_bytes(engine: Engine, mixer: Attention, entry: Entry, layers: int, pla
 
 def state_bytes(mixer: Attention, layers: int, model: Model, plan: Deployment) -> list[Figure]:
     """States of one sequence in the dtypes that the engine keeps them in; vLLM's convolutions also hold the drafted tokens' inputs."""
-    if plan.engine.plain_states and mixer.kind in ("delta-net", "mamba1", "mamba2") and model.model_type not in FLOAT32_STATES:
+    if plan.engine.plain_states and mixer.kind in ("delta-net", "mamba1", "mamba2") and model.model_type not in plan.engine.float32_states:
         mixer = replace(mixer, states=tuple(state._replace(dtype="model") for state in mixer.states))
     plain = FORMATS["fp32"] if plan.engine.conv_fp32 else memory.state_format(model, plan.kv)
     if plan.engine.grouped and plan.draft_tokens:
@@ -280,7 +283,7 @@ def charged(entry: Entry, plan: Deployment, ctx: Figure) -> Figure:
             block_tokens=block,
         )
     elif engine.windows == "share":
-        kept = f.window_share_tokens.of(ctx_tokens=ctx, ratio=of(engine, "ratio", 0.8))
+        kept = f.window_share_tokens.of(ctx_tokens=ctx, ratio=of(engine, "ratio", engine.window_share))
     else:
         kept = f.padded_tokens.of(tokens=memory.cached(entry, ctx), block_tokens=block)
     if entry.ratio > 1 and entry.window is None:
@@ -485,8 +488,10 @@ def prefix_cached(model: Model, plan: Deployment) -> bool:
 
 
 def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
-    """The command that starts the engine with these settings; flags at their defaults are left out."""
-    engine = plan.engine.family
+    """The command that starts the engine with these settings; flags at their defaults are left out. Empty where there is none."""
+    engine, start = plan.engine.family, plan.engine.start
+    if start is None:
+        return ""
     seqs = min(plan.max_sequences or batch, plan.slots) if plan.engine.pool else plan.max_sequences or batch
     plain = memory.state_format(model, plan.kv).name
     kv = (
@@ -496,19 +501,15 @@ def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
         if (engine, plan.kv.name) == ("sglang", "fp8")
         else plan.kv.name
     )
-    given = {"step": plan.batched_tokens, "asked": plan.max_sequences, "kv": kv}
+    given: dict[str, Any] = {"step": plan.batched_tokens, "asked": plan.max_sequences, "kv": kv, "experts": plan.ep > 1}
     given |= {key: value if value > 1 else "" for key, value in (("tp", plan.tp), ("pp", plan.pp), ("dp", plan.dp), ("ep", plan.ep))}
-    words = [START[engine].format(model=model.id, ctx=ctx, share=f"{plan.share:g}", seqs=seqs, all=ctx * seqs)]
-    flags = FLAGS[engine].split()
-    for flag, what in zip(flags[::2], flags[1::2], strict=True):
-        value = given[what.strip("{}")]
-        if value:
-            words.append(flag if "enable" in flag else f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}")
-    if prefix_cached(model, plan):
-        words.append("--enable-prefix-caching")
-    if engine == "vllm" and plan.draft_tokens:
+    given |= {"prefix": prefix_cached(model, plan), "several": seqs > 1, "drafts": ""}
+    if plan.draft_tokens:
         who = {"model": plan.drafter.id} if plan.drafter else {"method": "mtp"}
-        words.append(f"--speculative-config '{json.dumps(who | {'num_speculative_tokens': plan.draft_tokens})}'")
-    if engine == "llama.cpp" and seqs > 1:
-        words.append("--no-kv-unified")
-    return " ".join([*words, "ollama serve"] if engine == "ollama" else words)
+        given["drafts"] = f"'{json.dumps(who | {'num_speculative_tokens': plan.draft_tokens})}'"
+    words = [start.command.format(model=model.id, ctx=ctx, share=f"{plan.share:g}", seqs=seqs, all=ctx * seqs)]
+    for flag, what in start.flags:
+        value = given[what]
+        if value:
+            words.append(flag if value is True else f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}")
+    return " ".join([*words, start.tail] if start.tail else words)

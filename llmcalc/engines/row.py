@@ -1,0 +1,107 @@
+"""What is true of an engine: its kind, its memory policy, its defaults, its start line. A field without a default cannot be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+MIB, GIB = 2**20, 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """Which devices take the second of a pair of defaults."""
+
+    bytes: float
+    never: tuple[str, ...] = ()
+    """Parts of the names of devices that never count as large."""
+
+    def holds(self, memory_bytes: float, name: str) -> bool:
+        """Whether a device of that memory and name counts as large."""
+        return memory_bytes >= self.bytes and not any(part in name.lower() for part in self.never)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The command that starts an engine, and pairs of a flag and what it takes, each given where that is not the engine's default."""
+
+    command: str
+    """With {model}, {ctx}, {share}, {seqs} (sequences at a time) and {all} (the context of all of them together)."""
+    flags: tuple[tuple[str, str], ...] = ()
+    tail: str = ""
+    """What follows the flags, where they are variables of the environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One policy. Sizes are per device [B], `batched` and `sequences` are (small device, large device)."""
+
+    name: str
+    kind: Literal["server", "desktop"] | None
+    """How its time is estimated; None: as the device's usual engine."""
+    split: Literal["tensor", "pipeline"]
+    """How it lays a model over several devices when nobody says."""
+    vendors: tuple[str, ...]
+    """Whose devices it runs on; empty: anybody's."""
+    start: Start | None
+    source: str
+    block_tokens: int
+    windows: Literal["ideal", "step", "cells", "share", "full"]
+    """What a window layer is charged: the window, window - 1 + a step, window + micro-batch, a share of all tokens, all of them."""
+    batched: tuple[int, int]
+    """Tokens of a step; 0: a whole context."""
+    sequences: tuple[int, int]
+    large: Large | None
+    """Which devices take the second of these defaults; None: all take the first."""
+    other_bytes: tuple[float, float, float]
+    """Context, communication, margin: (one device, several, several over NVLink)."""
+
+    since: tuple[int, int] = (0, 0)
+    """The first release that the row holds for."""
+    nominal: bool = False
+    """The decimal size instead of the driver's."""
+    utilization: float = 1.0
+    share_rule: Callable[[float, int, int, float], float] | None = None
+    """The share by (memory, tp, ranks, tokens of a step), where a rule makes it that sets aside what a step and graphs take."""
+    of_free: bool = False
+    """The share applies to what weights and buffers leave free."""
+    pool: bool = False
+    """Takes its whole share at start-up, whatever the model needs."""
+    window_share: float = 0
+    """Of all tokens, where `windows` is share."""
+    grouped: bool = False
+    """Layers in groups of equal size whose blocks have equal bytes."""
+    state_blocks: int = 1
+    """State blocks that a sequence takes, of which one is in use; vLLM: two with prefix caching, else one."""
+    state_ratio: float = 0
+    """States get ratio / (1 + ratio) of the pool."""
+    whole_layers: bool = False
+    """Several devices share a model layer by layer, so that no cache is replicated."""
+    longest_step: int = 0
+    """The longest context that is read whole, in a step; longer ones come 2,048 tokens at a time. 0: any."""
+    logit_bytes: float = 0
+    """The sampler's peak per logit."""
+    keeps_workspaces: bool = False
+    wide_buffers: bool = False
+    """Fused experts have two buffers as wide as a token; before, their three products had one each."""
+    image_tokens: int = 0
+    """Tokens of the largest image (Qwen's), which the engine encodes when it measures its peak."""
+    expert_tiles: tuple[int, int] = (1, 1)
+    """To what multiples the kernels pad MXFP4 experts: (width inside, width of a token)."""
+    graphs: tuple[float, float] | None = None
+    """CUDA graphs that are taken from the budget: (bytes of any number, bytes of each captured batch size)."""
+    packed: bool = False
+    """Sparse MLA in fp8 is 656 B per token and layer; its indexer takes 132 B in any format."""
+    conv_fp32: bool = False
+    plain_states: bool = False
+    """Recurrent states take the dtype of the activations, unless a family's configs ask for float32."""
+    float32_states: frozenset[str] = frozenset()
+    """Families whose configs do."""
+    log_groups: bool = False
+    """The logged cache size divides the blocks by the groups instead of multiplying the concurrency."""
+
+    @property
+    def family(self) -> str:
+        """The name without the release."""
+        return self.name.partition("@")[0]

@@ -1,0 +1,36 @@
+"""SGLang, whose share of the memory is what its own rule leaves after activations, graphs and the ranks' buffers."""
+
+from __future__ import annotations
+
+from llmcalc.engines.row import GIB, MIB, Engine, Start
+from llmcalc.engines.vllm import LARGE
+from llmcalc.formulas.engines import static_share
+
+CAPTURED = ((20, 8, 8), (35, 24, 80), (60, 32, 160), (160, 256, 512))
+"""The largest captured batch: up to that many GiB, under four ranks, from four ranks on; 512 beyond. [server_args.py @469c63e]"""
+
+
+def memory_share(memory_bytes: float, tp: int, ranks: int, step_tokens: float) -> float:
+    """mem-fraction-static by default."""
+    graphs = next((batches[tp >= 4] for limit, *batches in CAPTURED if memory_bytes < limit * GIB), 512)
+    least = 10240 * MIB if memory_bytes > 60 * GIB else 0
+    chunk = max(step_tokens, 2048)
+    found: float = static_share(memory_bytes, 512 * MIB, 1.5 * MIB, chunk, 2 * MIB, graphs, 128 * MIB, ranks, least)
+    return max(0.0, round(found, 3))
+
+
+ROWS = (
+    Engine(
+        name="sglang", kind="server", split="tensor", vendors=("NVIDIA", "AMD", "Huawei"),
+        start=Start(
+            "python -m sglang.launch_server --model-path {model} --context-length {ctx} --mem-fraction-static {share}",
+            (
+                ("--chunked-prefill-size", "step"), ("--max-running-requests", "asked"), ("--tp-size", "tp"), ("--pp-size", "pp"),
+                ("--ep-size", "ep"), ("--kv-cache-dtype", "kv"),
+            ),
+        ),
+        pool=True, share_rule=memory_share, utilization=0.88, block_tokens=1, windows="share", window_share=0.8, state_ratio=0.9,
+        state_blocks=3, packed=True, batched=(2048, 8192), sequences=(24, 256), large=LARGE, other_bytes=(0.5 * GIB,) * 3,
+        source="sgl-project/sglang srt/server_args.py @469c63e: memory settings, swa_full_tokens_ratio, mamba_full_memory_ratio",
+    ),
+)  # fmt: skip
