@@ -8,55 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from llmcalc.errors import LlmcalcError
+from llmcalc.estimate.quantiles import Quantiles
 from llmcalc.estimate.serving import Rates
 from llmcalc.traffic import Request
 from llmcalc.units import size
 
-RESOLUTION = 400  # buckets per factor e of a quantile: 0.25% wide
-
-
-class Quantiles:
-    """Quantiles of a stream in constant memory, 0.13% exact; the mean is exact."""
-
-    __slots__ = ("buckets", "count", "highest", "lowest", "total")
-
-    def __init__(self) -> None:
-        self.buckets: dict[int, int] = {}
-        self.count = 0
-        self.total = 0.0
-        self.lowest, self.highest = math.inf, 0.0
-
-    def add(self, value: float) -> None:
-        """One more value [s]."""
-        place = int(math.log(value) * RESOLUTION + 1e6) if value > 1e-12 else 0
-        self.buckets[place] = self.buckets.get(place, 0) + 1
-        self.count += 1
-        self.total += value
-        if value > self.highest:
-            self.highest = value
-        if value < self.lowest:
-            self.lowest = value
-
-    @property
-    def mean(self) -> float | None:
-        """The mean, or None of nothing."""
-        return self.total / self.count if self.count else None
-
-    def at(self, share: float) -> float | None:
-        """The value that this share of all does not exceed, or None of nothing."""
-        left = math.ceil(share * self.count)
-        if not self.count:
-            return None
-        for place in sorted(self.buckets):
-            left -= self.buckets[place]
-            if left <= 0:
-                return min(self.highest, max(self.lowest, math.exp((place - 1e6 + 0.5) / RESOLUTION))) if place else 0.0
-        return self.highest
+MOST_WAITING = 2**18
+"""Requests that queue at once. Behind them nobody's turn comes sooner or later for being counted."""
 
 
 @dataclass(slots=True)
@@ -99,10 +62,6 @@ class Outcome:
         return self.output_tokens / self.seconds if self.seconds else 0
 
 
-MOST_WAITING = 2**18
-"""Requests that queue at once. Behind them nobody's turn comes sooner or later for being counted."""
-
-
 class _Sequence:
     __slots__ = ("arrival", "cached", "ends", "first", "index", "left", "output", "place", "prompt", "target", "version")
 
@@ -116,6 +75,237 @@ class _Sequence:
         self.ends = 0
         self.version = 0
 
+    def length(self, step: int) -> int:
+        """Tokens in its cache after a decode step, while it decodes."""
+        return self.target + self.left - (self.ends - step)
+
+
+class Replica:
+    """A replica between two events: who waits, who is read, who decodes, and what their caches hold and cost.
+
+    `read_s` and `held` are sums over the caches of all that decode (and of reserved prompts); `slope_s` and `growth` are what one
+    step adds to them.
+    """
+
+    def __init__(self, rates: Rates, max_batch: int, chunk: int, count: int | None, warmup: int) -> None:
+        self.rates, self.max_batch, self.chunk, self.warmup = rates, max_batch, chunk, warmup
+        self.last = None if count is None else warmup + count
+        self.slack = rates.block_tokens - 1
+        # Lengths at which a sequence's reads or its memory (which is `slack` tokens ahead) change their slope.
+        ahead = (edge - self.slack for edge in rates.held_bytes.edges if edge > self.slack)
+        self.edges = sorted({*filter(None, rates.kv_s.edges), *ahead})
+        self.events: list[tuple[int, int, int, _Sequence, bool]] = []
+        self.waiting: deque[_Sequence] = deque()
+        self.reading: deque[_Sequence] = deque()
+        self.running: dict[int, _Sequence] = {}
+        self.now = 0.0  # time [s]
+        self.step = 0  # decode steps so far: a sequence ends at a step, not at a time
+        self.read_s = self.slope_s = 0.0
+        self.held = self.growth = 0.0
+        self.came = self.serial = 0
+        self.outcome = Outcome()
+
+    def run(self, requests: Iterable[Request]) -> Outcome:
+        """Serve a stream to its end, or until `count` requests behind the warm-up have ended. Errors: request-too-long."""
+        result = self.outcome
+        source = iter(requests)
+        coming = next(source, None)
+        start = busy_before = batch_before = 0.0
+        started = self.warmup == 0
+        while True:
+            coming = self.arrive(coming, source)
+            if not started and self.came > self.warmup:
+                started, start, busy_before, batch_before = True, self.now, result.busy_s, result.batch_s
+                result.output_tokens = 0
+            self.admit()
+            result.peak_in_flight = max(result.peak_in_flight, len(self.running) + len(self.reading) + len(self.waiting))
+            if self.held + self.growth > self.rates.budget_bytes:
+                self.preempt()
+                continue
+            batch, before = len(self.running), self.now
+            done: list[_Sequence] = []
+            if self.reading:
+                steps = self.read(done)
+            elif batch:
+                steps = self.decode(None if coming is None or self.waiting or batch >= self.max_batch else coming.arrival_s - self.now)
+            elif coming is not None:
+                self.now = coming.arrival_s
+                continue
+            else:
+                break
+            spent = self.now - before
+            result.events += 1
+            result.steps += steps
+            result.busy_s += spent
+            result.batch_s += spent * batch
+            if batch and steps:
+                self.grow(batch, steps, done)
+            for sequence in done:
+                self.join(sequence)
+            if self.last is not None and result.requests >= self.last - self.warmup:
+                break
+        result.seconds = self.now - start
+        result.busy_s -= busy_before
+        result.batch_s -= batch_before
+        return result
+
+    def arrive(self, coming: Request | None, source: Iterator[Request]) -> Request | None:
+        """Queue those that have come by now; the next one is the answer."""
+        while coming is not None and coming.arrival_s <= self.now and len(self.waiting) < MOST_WAITING:
+            self.waiting.append(_Sequence(self.came, coming))
+            self.came += 1
+            coming = next(source, None)
+        return coming
+
+    def admit(self) -> None:
+        """Start what fits, first come first served."""
+        while self.waiting and len(self.running) + len(self.reading) < self.max_batch:
+            sequence = self.waiting[0]
+            need = self.rates.held_bytes(sequence.target + self.slack)
+            if self.held + need + self.growth > self.rates.budget_bytes:
+                if not self.running and not self.reading:
+                    raise self.too_long(sequence)
+                break
+            self.waiting.popleft()
+            self.held += need
+            self.reading.append(sequence)
+
+    def preempt(self) -> None:
+        """The one that started last gives way; its tokens are computed again later."""
+        if self.reading:
+            sequence = self.reading.pop()
+            self.held -= self.rates.held_bytes(sequence.target + self.slack)
+        elif len(self.running) > 1:
+            _, sequence = self.running.popitem()
+            length = sequence.length(self.step)
+            self.leave(length)
+            sequence.version += 1
+            sequence.left, sequence.target = sequence.ends - self.step, length + 1  # its newest token has no cache yet
+        else:
+            raise self.too_long(next(iter(self.running.values())))
+        sequence.place = min(sequence.cached, sequence.target - 1)
+        self.waiting.appendleft(sequence)
+        self.outcome.preemptions += 1
+
+    def read(self, done: list[_Sequence]) -> int:
+        """One step with a chunk of the prompts that are read; those that are through are added to `done`. Its number of steps."""
+        budget, tokens, ends, attention = self.chunk, 0, 0, 0.0
+        while self.reading:
+            sequence = self.reading[0]
+            wanted = sequence.target - sequence.place
+            taken = wanted if not self.chunk or wanted <= budget else budget
+            if taken:
+                attention += self.rates.attended_s(sequence.place, sequence.place + taken)
+            tokens += taken
+            budget -= taken
+            sequence.place += taken
+            if sequence.place < sequence.target:
+                break
+            ends += wanted > 0
+            done.append(self.reading.popleft())
+            if budget <= 0:
+                break
+        if not tokens:  # without tokens to compute, they join before the next step
+            return 0
+        self.now += self.rates.chunk_s(len(self.running), tokens, ends, attention) + self.read_s
+        return 1
+
+    def decode(self, gap: float | None) -> int:
+        """All steps to the next end or edge, to an arrival in `gap` seconds, or until the memory is full. Their number."""
+        while self.events[0][2] != self.events[0][3].version:
+            heappop(self.events)
+        steps = self.events[0][0] - self.step
+        batch, fixed, slope_s = len(self.running), self.rates.fixed_table, self.slope_s
+        each = (fixed[batch] if batch < len(fixed) else self.rates.fixed_s(batch)) + self.read_s
+        if gap is not None and gap < steps * each + slope_s * steps * (steps - 1) / 2:
+            # The smallest k with k·each + slope·k(k-1)/2 >= gap.
+            if slope_s > 0:
+                linear = each - slope_s / 2
+                steps = min(steps, math.ceil((math.sqrt(linear * linear + 2 * slope_s * gap) - linear) / slope_s))
+            else:
+                steps = min(steps, math.ceil(gap / each))
+            steps = max(1, steps)
+        if self.growth > 0 and self.held + self.growth * steps > self.rates.budget_bytes:
+            steps = int((self.rates.budget_bytes - self.held) / self.growth)  # at least 1: there was room for one
+        self.now += steps * each + slope_s * steps * (steps - 1) / 2
+        return steps
+
+    def grow(self, batch: int, steps: int, done: list[_Sequence]) -> None:
+        """Every decoding sequence is `steps` tokens longer: some end, some outgrow a window. `done` have not joined yet."""
+        self.step += steps
+        self.read_s += self.slope_s * steps
+        self.held += self.growth * steps
+        self.outcome.output_tokens += batch * steps
+        while self.events and self.events[0][0] <= self.step:
+            at, _, version, sequence, final = heappop(self.events)
+            if version != sequence.version:
+                continue
+            if final:
+                del self.running[sequence.index]
+                self.leave(sequence.target + sequence.left)
+                self.finish(sequence)
+            else:  # from here on its cache grows more slowly
+                length = sequence.length(at)
+                kv_slope, held_slope = self.rates.kv_s.slope, self.rates.held_bytes.slope
+                self.slope_s += kv_slope(length) - kv_slope(length - 1)
+                self.growth += held_slope(length + self.slack) - held_slope(length + self.slack - 1)
+        if not self.running:
+            self.read_s = self.slope_s = self.growth = 0.0
+            self.held = sum(self.rates.held_bytes(sequence.target + self.slack) for sequence in (*self.reading, *done))
+
+    def join(self, sequence: _Sequence) -> None:
+        """A prompt is read, and its last token yields the first of the answer (or another pool has done so): it decodes."""
+        if sequence.first < 0:
+            sequence.first = self.now
+        sequence.left -= 1
+        self.outcome.output_tokens += 1
+        length = sequence.target
+        if sequence.left <= 0:
+            self.held -= self.rates.held_bytes(length + self.slack)
+            self.finish(sequence)
+            return
+        self.running[sequence.index] = sequence
+        sequence.ends = self.step + sequence.left
+        self.read_s += self.rates.kv_s(length)
+        self.slope_s += self.rates.kv_s.slope(length)
+        self.growth += self.rates.held_bytes.slope(length + self.slack)
+        for at in self.edges:
+            if length < at <= length + sequence.left:
+                self.serial += 1
+                heappush(self.events, (self.step + at - length, self.serial, sequence.version, sequence, False))
+        self.serial += 1
+        heappush(self.events, (sequence.ends, self.serial, sequence.version, sequence, True))
+
+    def leave(self, length: int) -> None:
+        """A cache of that length is neither read nor held any more."""
+        self.read_s -= self.rates.kv_s(length)
+        self.slope_s -= self.rates.kv_s.slope(length)
+        self.held -= self.rates.held_bytes(length + self.slack)
+        self.growth -= self.rates.held_bytes.slope(length + self.slack)
+
+    def finish(self, sequence: _Sequence) -> None:
+        """Record a finished request, if it is one of those that count."""
+        if sequence.index < self.warmup or (self.last is not None and sequence.index >= self.last):
+            return
+        result = self.outcome
+        result.requests += 1
+        result.ttft.add(sequence.first - sequence.arrival)
+        if sequence.output > 1:
+            result.tpot.add((self.now - sequence.first) / (sequence.output - 1))
+            result.decode_s += self.now - sequence.first
+            result.decode_tokens += sequence.output - 1
+        result.e2e.add(self.now - sequence.arrival)
+
+    def too_long(self, sequence: _Sequence) -> LlmcalcError:
+        """The error of a request that no empty replica could hold."""
+        need = self.rates.held_bytes(sequence.prompt + sequence.output + self.slack)
+        return LlmcalcError(
+            "request-too-long",
+            f"a request of {sequence.prompt:,} + {sequence.output:,} tokens needs {size(need)} of cache; "
+            f"there are {size(max(0.0, self.rates.budget_bytes))}",
+            "use more or larger devices, or shorter requests",
+        )
+
 
 def simulate(
     rates: Rates, requests: Iterable[Request], *, max_batch: int, chunk: int, count: int | None = None, warmup: int = 0
@@ -127,195 +317,4 @@ def simulate(
     computed again. Requests from `warmup` on are measured, `count` of them (None: to the end of the stream, which then drains).
     Errors: request-too-long.
     """
-    result = Outcome()
-    fixed, kv_at, kv_slope = rates.fixed_table, rates.kv_s, rates.kv_s.slope
-    held_at, held_slope = rates.held_bytes, rates.held_bytes.slope
-    slack, memory = rates.block_tokens - 1, rates.budget_bytes
-    # Lengths at which a sequence's reads or its memory (which is `slack` tokens ahead) change their slope.
-    edges = sorted({*filter(None, rates.kv_s.edges), *(edge - slack for edge in rates.held_bytes.edges if edge > slack)})
-    heap: list[tuple[int, int, int, _Sequence, bool]] = []
-    waiting: deque[_Sequence] = deque()
-    reading: deque[_Sequence] = deque()
-    running: dict[int, _Sequence] = {}
-    source = iter(requests)
-    coming = next(source, None)
-    now = 0.0  # time [s]
-    step = 0  # decode steps so far: a sequence ends at a step, not at a time
-    read_s = slope_s = 0.0  # what one step reads of all caches, and what that grows by per step
-    held = growth = 0.0  # memory of all caches, and what it grows by per step
-    index = serial = 0
-    last = None if count is None else warmup + count
-    measured = 0
-    start = busy_before = batch_before = 0.0
-    started = warmup == 0
-
-    while True:
-        while coming is not None and coming[0] <= now and len(waiting) < MOST_WAITING:
-            waiting.append(_Sequence(index, coming))
-            index += 1
-            coming = next(source, None)
-        if not started and index > warmup:
-            started, start, busy_before, batch_before = True, now, result.busy_s, result.batch_s
-            result.output_tokens = 0
-        # Start what fits.
-        while waiting and len(running) + len(reading) < max_batch:
-            sequence = waiting[0]
-            need = held_at(sequence.target + slack)
-            if held + need + growth > memory:
-                if not running and not reading:
-                    raise _too_long(sequence, rates)
-                break
-            waiting.popleft()
-            held += need
-            reading.append(sequence)
-        if len(running) + len(reading) + len(waiting) > result.peak_in_flight:
-            result.peak_in_flight = len(running) + len(reading) + len(waiting)
-        if held + growth > memory:
-            # The one that started last gives way; its tokens are computed again later.
-            if reading:
-                sequence = reading.pop()
-                held -= held_at(sequence.target + slack)
-            elif len(running) > 1:
-                _, sequence = running.popitem()
-                left = sequence.ends - step
-                length = sequence.target + sequence.left - left
-                read_s -= kv_at(length)
-                slope_s -= kv_slope(length)
-                held -= held_at(length + slack)
-                growth -= held_slope(length + slack)
-                sequence.version += 1
-                sequence.left, sequence.target = left, length + 1  # its newest token has no cache yet
-            else:
-                raise _too_long(next(iter(running.values())), rates)
-            sequence.place = min(sequence.cached, sequence.target - 1)
-            waiting.appendleft(sequence)
-            result.preemptions += 1
-            continue
-        batch = len(running)
-        before = now
-        done: list[_Sequence] = []
-        if reading:
-            budget = chunk
-            tokens = ends = 0
-            attention = 0.0
-            while reading:
-                sequence = reading[0]
-                wanted = sequence.target - sequence.place
-                taken = wanted if not chunk or wanted <= budget else budget
-                if taken:
-                    attention += rates.attended_s(sequence.place, sequence.place + taken)
-                tokens += taken
-                budget -= taken
-                sequence.place += taken
-                if sequence.place < sequence.target:
-                    break
-                ends += wanted > 0
-                done.append(reading.popleft())
-                if budget <= 0:
-                    break
-            steps = 1 if tokens else 0  # without tokens to compute, they join before the next step
-            if tokens:
-                now += rates.chunk_s(batch, tokens, ends, attention) + read_s
-        elif batch:
-            while heap[0][2] != heap[0][3].version:
-                heappop(heap)
-            steps = heap[0][0] - step
-            each = (fixed[batch] if batch < len(fixed) else rates.fixed_s(batch)) + read_s
-            if coming is not None and not waiting and batch < max_batch:
-                gap = coming[0] - now
-                if gap < steps * each + slope_s * steps * (steps - 1) / 2:
-                    # The smallest k with k·each + slope·k(k-1)/2 >= gap.
-                    if slope_s > 0:
-                        linear = each - slope_s / 2
-                        steps = min(steps, math.ceil((math.sqrt(linear * linear + 2 * slope_s * gap) - linear) / slope_s))
-                    else:
-                        steps = min(steps, math.ceil(gap / each))
-                    steps = max(1, steps)
-            if growth > 0 and held + growth * steps > memory:
-                steps = int((memory - held) / growth)  # at least 1: see above
-            now += steps * each + slope_s * steps * (steps - 1) / 2
-        elif coming is not None:
-            now = coming[0]
-            continue
-        else:
-            break
-        result.events += 1
-        result.steps += steps
-        spent = now - before
-        result.busy_s += spent
-        result.batch_s += spent * batch
-        if batch and steps:
-            step += steps
-            read_s += slope_s * steps
-            held += growth * steps
-            result.output_tokens += batch * steps
-            while heap and heap[0][0] <= step:
-                at, _, version, sequence, final = heappop(heap)
-                if version != sequence.version:
-                    continue
-                if not final:  # it outgrew a window: from here on its cache grows more slowly
-                    length = sequence.target + sequence.left - (sequence.ends - at)
-                    slope_s += kv_slope(length) - kv_slope(length - 1)
-                    growth += held_slope(length + slack) - held_slope(length + slack - 1)
-                    continue
-                del running[sequence.index]
-                length = sequence.target + sequence.left
-                read_s -= kv_at(length)
-                slope_s -= kv_slope(length)
-                held -= held_at(length + slack)
-                growth -= held_slope(length + slack)
-                measured += _measure(result, sequence, now, warmup, last)
-            if not running:
-                read_s = slope_s = growth = 0.0
-                held = sum(held_at(sequence.target + slack) for sequence in (*reading, *done))
-        for sequence in done:
-            if sequence.first < 0:
-                sequence.first = now
-            sequence.left -= 1  # the last token of the prompt yields the first of the answer (or another pool has done so)
-            result.output_tokens += 1
-            length = sequence.target
-            if sequence.left <= 0:
-                held -= held_at(length + slack)
-                measured += _measure(result, sequence, now, warmup, last)
-                continue
-            running[sequence.index] = sequence
-            sequence.ends = step + sequence.left
-            read_s += kv_at(length)
-            slope_s += kv_slope(length)
-            growth += held_slope(length + slack)
-            for at in edges:
-                if length < at <= length + sequence.left:
-                    serial += 1
-                    heappush(heap, (step + at - length, serial, sequence.version, sequence, False))
-            serial += 1
-            heappush(heap, (sequence.ends, serial, sequence.version, sequence, True))
-        if last is not None and measured >= last - warmup:
-            break
-    result.requests = measured
-    result.seconds = now - start
-    result.busy_s -= busy_before
-    result.batch_s -= batch_before
-    return result
-
-
-def _too_long(sequence: _Sequence, rates: Rates) -> LlmcalcError:
-    need = rates.held_bytes(sequence.prompt + sequence.output + rates.block_tokens - 1)
-    return LlmcalcError(
-        "request-too-long",
-        f"a request of {sequence.prompt:,} + {sequence.output:,} tokens needs {size(need)} of cache; "
-        f"there are {size(max(0.0, rates.budget_bytes))}",
-        "use more or larger devices, or shorter requests",
-    )
-
-
-def _measure(result: Outcome, sequence: _Sequence, now: float, warmup: int, last: int | None) -> int:
-    """Record one finished request; 1 if it counts."""
-    if sequence.index < warmup or (last is not None and sequence.index >= last):
-        return 0
-    result.ttft.add(sequence.first - sequence.arrival)
-    if sequence.output > 1:
-        result.tpot.add((now - sequence.first) / (sequence.output - 1))
-        result.decode_s += now - sequence.first
-        result.decode_tokens += sequence.output - 1
-    result.e2e.add(now - sequence.arrival)
-    return 1
+    return Replica(rates, max_batch, chunk, count, warmup).run(requests)
