@@ -17,8 +17,8 @@ from shapes import bundled, plan
 from llmcalc.cli import main
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import decode, prefill, serving
-from llmcalc.estimate.serving import Piecewise, Rates
 from llmcalc.estimate.quantiles import Quantiles
+from llmcalc.estimate.serving import Piecewise, Rates
 from llmcalc.estimate.simulate import Outcome, simulate
 from llmcalc.estimate.steady import steady
 from llmcalc.formulas import queueing
