@@ -16,19 +16,25 @@ import os
 import pkgutil
 import re
 import shlex
+import types as python_types
+import typing
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import llmcalc.formulas
-from llmcalc import data, engines, formats, hardware, sources
+from llmcalc import answers, data, engines, formats, hardware, sources
+from llmcalc.answers import Absent, Answer
 from llmcalc.cli import main
 from llmcalc.commands import COMMANDS
 from llmcalc.figures import FORMULAS
 from llmcalc.present import SCHEMA, Report
 
+for _command in COMMANDS:
+    import_module(f"llmcalc.commands.{_command}")  # they name their answers as they load
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 92
 BLOCK = re.compile(r"(```console\n\$ (?:echo (.*?) \| )?llmcalc (.*?)\n)(.*?)(```\n)", re.DOTALL)
@@ -367,6 +373,11 @@ The tables list what each command puts into `results` and into each of `rows`.
         report = said(command)
         name = " ".join(word for word in command.split()[:2] if re.fullmatch("[a-z]+", word))
         text += f"\n## {name}\n"
+        if name in answers.RESULTS or name in answers.ROWS:
+            for head, kinds in (("results", answers.RESULTS.get(name)), ("rows", answers.ROWS.get(name))):
+                if kinds:
+                    text += f"\n{table((head, 'is', 'unit'), [row for kind in kinds for row in described(kind, units)])}"
+            continue
         found = [(f"`{fact.key}`", fact.label.strip(), units.get(fact.unit, fact.unit)) for fact in report.facts if fact.key]
         if found:
             text += f"\n{table(('results', 'is', 'unit'), found)}"
@@ -374,6 +385,88 @@ The tables list what each command puts into `results` and into each of `rows`.
             columns = [(f"`{column.key}`", column.label, units.get(column.unit, column.unit)) for column in report.columns]
             text += f"\n{table(('rows', 'is', 'unit'), columns)}"
     return text
+
+
+def described(kind: type[Answer], units: dict[str, str]) -> list[tuple[str, str, str]]:
+    """Key, words and unit of every field of an answer."""
+    found = []
+    for key, said in answers.words(kind).items():
+        label = said.label.strip()
+        known = label if label != key else ""
+        meaning = "; ".join(part for part in (known, said.meaning or said.note) if part) or key.replace("_", " ")
+        found.append((f"`{key}`", meaning + (" (only where asked for)" if optional(kind, key) else ""), units.get(said.unit, said.unit)))
+    return found
+
+
+@functools.cache
+def types(kind: type[Answer]) -> dict[str, Any]:
+    """The types of an answer's fields."""
+    return typing.get_type_hints(kind)
+
+
+def optional(kind: type[Answer], key: str) -> bool:
+    """Whether a run may leave the field out."""
+    return Absent in typing.get_args(types(kind)[key])
+
+
+def of_type(hint: Any) -> dict[str, Any]:
+    """The JSON Schema of a Python type."""
+    plain = {float: "number", int: "integer", str: "string", bool: "boolean", type(None): "null"}
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in plain:
+        return {"type": plain[hint]}
+    if origin in (typing.Union, python_types.UnionType):
+        parts = [of_type(one) for one in inner if one is not Absent]
+        if all(set(part) == {"type"} for part in parts):
+            names = [part["type"] for part in parts]
+            return {"type": names[0] if len(names) == 1 else names}
+        return parts[0] if len(parts) == 1 else {"anyOf": parts}
+    if origin is typing.Literal:
+        return {"enum": list(inner)}
+    if isinstance(hint, type) and issubclass(hint, Answer):
+        return of_answer([hint])
+    if origin in (list, tuple, Sequence):
+        return {"type": "array", "items": of_type(inner[0])}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": of_type(inner[1])}
+    assert hint is Any, f"no JSON Schema for {hint}"
+    return {}
+
+
+def of_answer(kinds: list[type[Answer]]) -> dict[str, Any]:
+    """The JSON Schema of an answer: the first record always, others where they were asked for; no other key."""
+    return {
+        "type": "object",
+        "required": [key for key in types(kinds[0]) if not optional(kinds[0], key)],
+        "properties": {key: of_type(hint) for kind in kinds for key, hint in types(kind).items()},
+        "additionalProperties": False,
+    }
+
+
+def of_commands() -> list[dict[str, Any]]:
+    """What results and rows each command has."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for name in dict.fromkeys((*answers.RESULTS, *answers.ROWS)):
+        held = found.setdefault(name.split()[0], {"results": [], "rows": []})
+        if name in answers.RESULTS:
+            held["results"].append(of_answer(answers.RESULTS[name]))
+        held["rows"] += [of_answer([kind]) for kind in answers.ROWS.get(name, [])]
+
+    def one(made: list[Any]) -> Any:
+        return made[0] if len(made) == 1 else {"anyOf": made}
+
+    return [
+        {
+            "if": {"properties": {"command": {"const": command}}, "required": ["results"]},
+            "then": {
+                "properties": {
+                    **({"results": one(held["results"])} if held["results"] else {}),
+                    **({"rows": {"type": "array", "items": one(held["rows"])}} if held["rows"] else {}),
+                }
+            },
+        }
+        for command, held in sorted(found.items())
+    ]
 
 
 def schema() -> str:
@@ -418,6 +511,7 @@ def schema() -> str:
             },
         },
         "oneOf": [{"required": ["error"]}, {"required": ["inputs", "results", "assumptions", "warnings"]}],
+        "allOf": of_commands(),
         "$defs": {
             "derivation": {
                 "description": "A formula with its inputs, or a leaf with its origin.",

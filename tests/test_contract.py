@@ -5,6 +5,7 @@ What is expected stands in the contract (names, types, units, order) or is one f
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import random
@@ -12,11 +13,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from llmcalc import hardware, sources
+from llmcalc import answers, hardware, sources
 from llmcalc.cli import main
 
 LLAMA = "meta-llama/Meta-Llama-3-8B"
@@ -136,9 +137,29 @@ def values(held: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, held
 
 
+def promised_keys(answer: dict[str, Any], said: str) -> None:
+    """The keys are those of the command's records, each and in order, and nothing else; what was not asked for may be absent."""
+    kinds = answers.RESULTS.get(answer["command"])
+    if kinds:
+        given = set(answer["results"])
+        asked = [kinds[0], *(kind for kind in kinds[1:] if given & set(answers.words(kind)))]
+        expected = [key for kind in asked for key in answers.words(kind) if key in given or not optional(kind, key)]
+        assert list(answer["results"]) == expected, said
+    for row in answer.get("rows", []):
+        rows = [[key for key in answers.words(kind) if key in row or not optional(kind, key)] for kind in answers.ROWS[answer["command"]]]
+        assert list(row) in rows, said
+
+
+@functools.cache
+def optional(kind: type[answers.Answer], key: str) -> bool:
+    return answers.Absent in get_args(get_type_hints(kind)[key])
+
+
 def sound(answer: dict[str, Any], said: str) -> None:
     """Keys, their order, types by unit, nothing negative or zero that cannot be, and a reason for every promised null."""
     assert list(answer) == [key for key in ENVELOPE if key in answer], said
+    if answer["command"] in answers.RESULTS:
+        promised_keys(answer, said)
     promised = COMMANDS.get(answer["command"], ((), "", ""))
     assert set(promised[1].split()) <= set(answer["results"]), said
     for row in answer.get("rows", []):

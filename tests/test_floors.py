@@ -9,7 +9,7 @@ import llmcalc
 
 PACKAGE = Path(llmcalc.__file__).parent
 FLOORS: list[set[str]] = [
-    {"", "units", "errors", "data"},
+    {"", "answers", "units", "errors", "data"},
     {"figures"},
     {"formulas"},
     {"config", "formats", "engines", "files"},

@@ -12,7 +12,7 @@ from llmcalc.commands.space import listed
 from llmcalc.estimate import decode
 from llmcalc.estimate import roofline as estimator
 from llmcalc.plan import Workload
-from llmcalc.present import Axis, Chart, Column, Fact, Mark, Report, Series
+from llmcalc.present import Axis, Chart, Mark, Report, Series, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -24,17 +24,6 @@ Examples:
   llmcalc roofline -m Qwen/Qwen3-8B -d dgx-spark -o roofline.png
 """
 
-COLUMNS = (
-    Column("phase", "phase"),
-    Column("batch", "batch", "tokens"),
-    Column("tokens", "tokens", "tokens", rank=2),
-    Column("intensity_flops_per_byte", "FLOP/B"),
-    Column("flops_per_s", "reached", "FLOP/s"),
-    Column("share_of_peak", "of peak", "percent", rank=1, bar=True),
-    Column("roof_flops_per_s", "roof", "FLOP/s", rank=4),
-    Column("time_s", "time", "s", rank=3),
-    Column("bound", "bound", rank=5),
-)
 PROMPTS = (32, 128, 512, 2048)
 
 
@@ -75,7 +64,7 @@ def roofline(
         prompts = tuple(sorted({units.tokens(word, "prompt") for word in listed(prompt, "prompt")}))
     estimate = estimator.roofline(found, plan, tokens, batches, prompts, method)
     r = estimate.results
-    ridge = r["ridge_point_flops_per_byte"]
+    ridge = r.ridge_point_flops_per_byte
     report = Report(
         command="roofline",
         title=f"Roofline of {plan.ranks} × {plan.device.id} with {found.id}",
@@ -83,15 +72,8 @@ def roofline(
         hardware=c.hardware_header(plan),
         inputs={"ctx_tokens": tokens, "batch": list(batches), "prompt_tokens": list(prompts), "method": method, **c.plan_inputs(plan)},
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · {method}"),
-        facts=(
-            Fact(
-                "ridge_point_flops_per_byte", "ridge point", ridge, note="FLOP per byte: to the left memory binds, to the right arithmetic"
-            ),
-            Fact("bandwidth_bytes_per_s", "the slope", r["bandwidth_bytes_per_s"], "B/s", note="memory bandwidth"),
-            Fact("peak_flops_per_s", "the flat roof", r["peak_flops_per_s"], "FLOP/s", note="dense"),
-            Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step; beyond it arithmetic binds"),
-        ),
-        columns=COLUMNS,
+        facts=facts(r),
+        columns=columns(estimator.Step),
         rows=estimate.rows,
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions, f"method {method}: ideal rates, so an engine reaches less"),
         warnings=estimate.warnings,
@@ -102,12 +84,12 @@ def roofline(
     c.emit(report, format=format, json=json, output=output, explain=explain)
 
 
-def _chart(model: str, plan: Any, rows: tuple[dict[str, Any], ...], ridge: float) -> Chart:
+def _chart(model: str, plan: Any, rows: tuple[estimator.Step, ...], ridge: float) -> Chart:
     """The roof as a line through its ends and its ridge, the steps as points."""
-    across = [row["intensity_flops_per_byte"] for row in rows]
+    across = [row.intensity_flops_per_byte for row in rows]
     corners = sorted({min([*across, ridge / 10]), ridge, max([*across, ridge * 10])})
     line = tuple({"intensity_flops_per_byte": place, "flops_per_s": estimator.roof(plan, place), "phase": "roof"} for place in corners)
-    steps = [Series(phase, tuple(row for row in rows if row["phase"] == phase)) for phase in ("decode", "prefill")]
+    steps = [Series(phase, tuple(row for row in rows if row.phase == phase)) for phase in ("decode", "prefill")]
     return Chart(
         title=f"{model} under the roof of {plan.ranks} × {plan.device.id}",
         x=Axis("intensity_flops_per_byte", "FLOP per byte read"),

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, decode, layout, prefill
+from llmcalc.estimate import Answered, capacity, decode, layout, prefill
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Deployment, Workload
+
+
+@answer("roofline")
+class Roofline(Answer):
+    """The roof of a deployment."""
+
+    ridge_point_flops_per_byte: float = field("ridge point", note="FLOP per byte: to the left memory binds, to the right arithmetic")
+    bandwidth_bytes_per_s: float = field("the slope", "B/s", "memory bandwidth")
+    peak_flops_per_s: float = field("the flat roof", "FLOP/s", "dense")
+    critical_batch: float | None = field("critical batch", note="tokens per step; beyond it arithmetic binds")
+
+
+@answer("roofline", rows=True)
+class Step(Answer):
+    """One step under it."""
+
+    phase: Literal["decode", "prefill"] = field("phase")
+    batch: int = field("batch", "tokens")
+    tokens: int = field("tokens", "tokens", rank=2)
+    intensity_flops_per_byte: float = field("FLOP/B")
+    flops_per_s: float = field("reached", "FLOP/s")
+    share_of_peak: float = field("of peak", "percent", rank=1, bar=True)
+    roof_flops_per_s: float = field("roof", "FLOP/s", rank=4)
+    time_s: float = field("time", "s", rank=3)
+    bound: str = field("bound", rank=5)
 
 
 def rates(plan: Deployment) -> tuple[Figure, Figure]:
@@ -28,7 +54,7 @@ def roof(plan: Deployment, intensity: Any) -> Any:
 
 def roofline(
     model: Model, plan: Deployment, ctx: int, batches: tuple[int, ...], prompts: tuple[int, ...], method: str = "napkin"
-) -> Estimate:
+) -> Answered[Roofline, Step]:
     """Decode steps of these batches at `ctx` tokens and prefills of these prompts: intensity, FLOP/s reached, and what binds."""
     bandwidth, peak = rates(plan)
     ridge = time.ridge_point.of(as_name="ridge_point_flops_per_byte", flops_per_s=peak, bandwidth_bytes_per_s=bandwidth)
@@ -48,13 +74,13 @@ def roofline(
         intensity = time.intensity(flops, read)
         rows.append(_row("prefill", 1, prompt, flops, intensity, prefill.length(found).value, prefill.bound(found), plan))
     critical = decode.critical_batch(model, plan)
-    return Estimate(
-        results={
-            "ridge_point_flops_per_byte": ridge.value,
-            "bandwidth_bytes_per_s": bandwidth.value,
-            "peak_flops_per_s": peak.value,
-            "critical_batch": critical.value,
-        },
+    return Answered(
+        Roofline(
+            ridge_point_flops_per_byte=ridge.value,
+            bandwidth_bytes_per_s=bandwidth.value,
+            peak_flops_per_s=peak.value,
+            critical_batch=critical.value,
+        ),
         figures={"ridge_point_flops_per_byte": ridge, "critical_batch": critical},
         rows=tuple(rows),
         assumptions=(
@@ -65,17 +91,18 @@ def roofline(
     )
 
 
-def _row(phase: str, batch: int, tokens: int, flops: float, intensity: float, spent: float, bound: str, plan: Deployment) -> dict[str, Any]:
-    top = roof(plan, intensity)
+def _row(
+    phase: Literal["decode", "prefill"], batch: int, tokens: int, flops: float, intensity: float, spent: float, bound: str, plan: Deployment
+) -> Step:
     reached = time.reached_flops_per_s(flops, spent)
-    return {
-        "phase": phase,
-        "batch": batch,
-        "tokens": tokens,
-        "intensity_flops_per_byte": intensity,
-        "flops_per_s": reached,
-        "roof_flops_per_s": top,
-        "share_of_peak": reached / rates(plan)[1].value,
-        "time_s": spent,
-        "bound": bound,
-    }
+    return Step(
+        phase=phase,
+        batch=batch,
+        tokens=tokens,
+        intensity_flops_per_byte=intensity,
+        flops_per_s=reached,
+        share_of_peak=reached / rates(plan)[1].value,
+        roof_flops_per_s=roof(plan, intensity),
+        time_s=spent,
+        bound=bound,
+    )

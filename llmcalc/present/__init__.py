@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 from llmcalc import units
+from llmcalc.answers import Answer, Words, words
 from llmcalc.errors import UsageError
 from llmcalc.figures import Figure
 
@@ -39,6 +40,26 @@ class Column:
     shown: bool = True
     rank: int = 0
     bar: bool = False
+
+
+def facts(answer: Answer, **said: Words | str | bool) -> tuple[Fact, ...]:
+    """The facts of an answer. `said` by key, where words depend on values: a note, whether it is shown, or all its words."""
+    named = dict(words(type(answer)))
+    for key, new in said.items():
+        old = named[key]
+        named[key] = (
+            replace(old, note=new)
+            if isinstance(new, str)
+            else replace(old, shown=new)
+            if isinstance(new, bool)
+            else replace(new, label=new.label or old.label, unit=old.unit)
+        )
+    return tuple(Fact(key, named[key].label, value, named[key].unit, named[key].shown, named[key].note) for key, value in answer.items())
+
+
+def columns(kind: type[Answer], **shown: bool) -> tuple[Column, ...]:
+    """The columns of a kind of rows. `shown` by key, where that depends on values."""
+    return tuple(Column(key, said.label, said.unit, shown.get(key, said.shown), said.rank, said.bar) for key, said in words(kind).items())
 
 
 @dataclass(frozen=True, slots=True)

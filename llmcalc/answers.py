@@ -1,0 +1,100 @@
+"""What commands answer: frozen records whose fields carry their words and unit, from which JSON, its pages and its schema are made.
+
+A record reads as a mapping from its JSON keys to its values, in the order of its fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, TypeVar, dataclass_transform
+
+
+class Absent(Enum):
+    """The value of a field that this run has nothing to say about: JSON leaves its key out (null means: not known)."""
+
+    ABSENT = 0
+
+
+ABSENT = Absent.ABSENT
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Words:
+    """How a field is called and shown."""
+
+    label: str = ""
+    unit: str = ""
+    note: str = ""
+    """Beside its value, for people."""
+    meaning: str = ""
+    """For the pages alone, where the label does not say it."""
+    shown: bool = True
+    rank: int = 0
+    """Of a row: a narrow table leaves out the highest first."""
+    bar: bool = False
+
+
+def field(
+    label: str = "",
+    unit: str = "",
+    note: str = "",
+    *,
+    meaning: str = "",
+    shown: bool = True,
+    rank: int = 0,
+    bar: bool = False,
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """A field of an answer; without a label it is called by its key."""
+    words = Words(label, unit, note, meaning, shown, rank, bar)
+    made: Any = dataclasses.field(default=default, metadata={"words": words})
+    return made
+
+
+class Answer(Mapping[str, Any]):
+    """A record of fields; also a mapping, without the absent ones."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        value = getattr(self, key, ABSENT) if key in words(type(self)) else ABSENT
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in words(type(self)) if getattr(self, key) is not ABSENT)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_WORDS: dict[type[Answer], dict[str, Words]] = {}
+RESULTS: dict[str, list[type[Answer]]] = {}
+"""By command, what its results are made of: the first always, others where they were asked for. Filled as the rooms load."""
+ROWS: dict[str, list[type[Answer]]] = {}
+"""By command, the records that its rows can be."""
+A = TypeVar("A", bound=Answer)
+
+
+def words(kind: type[Answer]) -> dict[str, Words]:
+    """The words of every field, in order."""
+    if kind not in _WORDS:
+        named = {one.name: one.metadata["words"] for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        _WORDS[kind] = {key: said if said.label else dataclasses.replace(said, label=key) for key, said in named.items()}
+    return _WORDS[kind]
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=True, field_specifiers=(field,))
+def answer(*commands: str, rows: bool = False) -> Callable[[type[A]], type[A]]:
+    """Make a class of `field`s the answer of commands, or what their rows are. 'models list' is a command, too."""
+
+    def wrap(kind: type[A]) -> type[A]:
+        made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
+        for command in commands:
+            (ROWS if rows else RESULTS).setdefault(command, []).append(made)
+        return made
+
+    return wrap
