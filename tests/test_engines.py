@@ -9,7 +9,7 @@ import pytest
 
 from llmcalc import cli, engines, formats, hardware, load_model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, layout, policy
+from llmcalc.estimate import capacity, charged, layout, memory, overheads, words
 from llmcalc.estimate.tuples import Tuples
 from llmcalc.figures import Figure
 from llmcalc.formulas import engines as f
@@ -26,7 +26,7 @@ def plan(device: str = "h100-sxm", engine: str = "vllm", kv: str = "bf16", **mor
 
 
 def charge(name: str, at: Deployment, ctx: int) -> float:
-    found: float = policy.sequence_bytes(load_model(name, offline=True), at, Figure("ctx_tokens", ctx)).value
+    found: float = charged.sequence_bytes(load_model(name, offline=True), at, Figure("ctx_tokens", ctx)).value
     return found
 
 
@@ -85,9 +85,9 @@ def test_llama_cpp_keeps_window_and_micro_batch() -> None:
     """pad256(min(131072, 1024 + 512)) = 1,536 cells; ikawrakow/ik_llama.cpp issue 1607. Gemma-4-12B-like: 25 x 1536 beside full layers."""
     found = load_model("google/gemma-3-27b-it", offline=True)
     at = plan(engine="llama.cpp")
-    window = next(entry for mixer, _ in policy.memory.mixers(found) for entry in mixer.entries if entry.window == 1024)
-    assert policy.charged(window, at, Figure("ctx_tokens", 131072)).value == 1536
-    assert policy.charged(window, at, Figure("ctx_tokens", 700)).value == 768
+    window = next(entry for mixer, _ in memory.mixers(found) for entry in mixer.entries if entry.window == 1024)
+    assert charged.kept_tokens(window, at, Figure("ctx_tokens", 131072)).value == 1536
+    assert charged.kept_tokens(window, at, Figure("ctx_tokens", 700)).value == 768
 
 
 def test_llama_cpp_keeps_convolutions_in_fp32() -> None:
@@ -201,7 +201,7 @@ def test_a_device_in_kv(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_states_limit_the_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     """vLLM refuses 1,024 sequences where it has fewer state blocks, of 51,380,224 B each on Qwen3.8-27B (Qwen3.5's layers); kaito issue 2319."""
-    groups = policy.Groups.of(load_model("Qwen/Qwen3.5-27B", offline=True), plan())
+    groups = charged.Groups.of(load_model("Qwen/Qwen3.5-27B", offline=True), plan())
     assert groups is not None
     assert groups.page_bytes * groups.size == 51380224
     found = run(capsys, "fit", "-m", "Qwen/Qwen3.5-27B", "-d", "h100-sxm", "--weights", "fp8", "--engine", "vllm", "--max-num-seqs", "1024")
@@ -230,8 +230,8 @@ def test_a_share_of_the_free_memory() -> None:
 
 def test_captured_graphs() -> None:
     """vLLM's default 256 sequences: 51 sizes up to 512 for mixed steps and 35 up to 256 for decode steps; 4 graphs took 0.3 GiB."""
-    assert policy.graph_count(256) == 51 + 35
-    found = policy.overheads(load_model("Qwen/Qwen3-8B", offline=True), plan(max_sequences=2), 8192)["CUDA graphs"]
+    assert overheads.graph_count(256) == 51 + 35
+    found = overheads.overheads(load_model("Qwen/Qwen3-8B", offline=True), plan(max_sequences=2), 8192)["CUDA graphs"]
     assert [part.value for part in found.inputs if part.name == "graphs"] == [3 + 2]
     assert found.value / GIB == pytest.approx(0.3, abs=0.03)
 
@@ -247,7 +247,7 @@ def test_experts_had_three_buffers_in_v0() -> None:
     found = load_model("deepseek-ai/DeepSeek-V2-Lite", offline=True)
 
     def workspace(engine: str) -> float:
-        peak = policy.activation(found, plan(engine=engine, batched_tokens=8192), 8192)
+        peak = overheads.activation(found, plan(engine=engine, batched_tokens=8192), 8192)
         forward = next(part for part in peak.inputs if part.name == "forward_bytes")
         return float(next((part.value for part in forward.inputs if part.name == "workspace_bytes"), 0))
 
@@ -258,9 +258,9 @@ def test_experts_had_three_buffers_in_v0() -> None:
 def test_a_dense_layer_has_no_workspace_of_experts() -> None:
     """DeepSeek-V2-Lite on two L40S: 4.02 GiB logged for 163,840 tokens, whose dense layer and experts do not run at once."""
     found = load_model("deepseek-ai/DeepSeek-V2-Lite", offline=True)
-    peak = policy.activation(found, plan("l40s", "vllm@0.7", batched_tokens=32768), 32768)
+    peak = overheads.activation(found, plan("l40s", "vllm@0.7", batched_tokens=32768), 32768)
     dense, mixed = (
-        max(policy.layer_widths(group.layer, 2048, 1) for group in found.groups if policy.mixture(group.layer) == experts)
+        max(overheads.layer_widths(group.layer, 2048, 1) for group in found.groups if overheads.mixture(group.layer) == experts)
         for experts in (False, True)
     )
     forward = next(part.value for part in peak.inputs if part.name == "forward_bytes")
@@ -277,8 +277,8 @@ def test_recurrent_states_in_the_activations_dtype() -> None:
     """vLLM's mamba_ssm_cache_dtype is auto, the model's, where a config does not say float32: Qwen3-Next does not, Qwen3.5 does."""
     for name, wide in (("Qwen/Qwen3-Next-80B-A3B-Instruct", 2), ("Qwen/Qwen3.5-27B", 4)):
         found = load_model(name, offline=True)
-        mixer = next(mixer for mixer, _ in policy.memory.mixers(found) if mixer.states)
-        state = next(figure for figure in policy.state_bytes(mixer, 1, found, plan()) if figure.name == "recurrent_state_bytes")
+        mixer = next(mixer for mixer, _ in memory.mixers(found) if mixer.states)
+        state = next(figure for figure in charged.state_bytes(mixer, 1, found, plan()) if figure.name == "recurrent_state_bytes")
         dims = dict(next(state for state in mixer.states if state.name == "recurrent").args)
         assert state.value == dims["heads"] * dims["head_dim"] * dims["state_dim"] * wide
 
@@ -299,23 +299,23 @@ def test_a_prediction_layer_drafts_from_the_pool() -> None:
     found = load_model("Qwen/Qwen3.5-27B", offline=True)
     at, drafts = plan("rtx-5090", kv="fp8"), plan("rtx-5090", kv="fp8", draft_tokens=3)
     for each, full, blocks in ((at, 16, 2), (drafts, 17, 5)):
-        groups = policy.Groups.of(found, each)
+        groups = charged.Groups.of(found, each)
         assert groups is not None
         counted = {group.kind: (group.layers, groups.blocks(each, group, 784, Figure("ctx_tokens", 784)).value) for group in groups.groups}
         assert counted["full"][0] == full and counted["state"] == (48, blocks)
     # The convolution also keeps the inputs of the drafted tokens: (4 - 1 + 3) of 10,240 channels.
-    mixer = next(mixer for mixer, _ in policy.memory.mixers(found) if mixer.states)
-    conv = [next(part.value for part in policy.state_bytes(mixer, 1, found, each) if "conv" in part.name) for each in (at, drafts)]
+    mixer = next(mixer for mixer, _ in memory.mixers(found) if mixer.states)
+    conv = [next(part.value for part in charged.state_bytes(mixer, 1, found, each) if "conv" in part.name) for each in (at, drafts)]
     assert conv == [3 * 10240 * 2, 6 * 10240 * 2]
 
 
 def test_a_model_without_prediction_layers_needs_a_drafter() -> None:
     found = load_model("Qwen/Qwen3-8B", offline=True)
     with pytest.raises(UsageError) as problem:
-        policy.sequence_bytes(found, plan(draft_tokens=3), Figure("ctx_tokens", 8192))
+        charged.sequence_bytes(found, plan(draft_tokens=3), Figure("ctx_tokens", 8192))
     assert problem.value.code == "no-prediction-layers"
     draft = load_model("Qwen/Qwen3-0.6B", offline=True)
-    with_draft = policy.sequence_bytes(found, plan(draft_tokens=3, drafter=draft), Figure("ctx_tokens", 8192)).value
+    with_draft = charged.sequence_bytes(found, plan(draft_tokens=3, drafter=draft), Figure("ctx_tokens", 8192)).value
     # 36 layers and 28, all of 8 KV heads of 128: 4,096 B a token and layer.
     assert with_draft == 8192 * (36 + 28) * 4096
 
@@ -350,10 +350,10 @@ def test_an_image_in_the_encoder() -> None:
     """Qwen3.6-27B (as Qwen3.5-27B) on two cards, steps of 8,192: peaks of 1.59 GiB less 0.13 and 1.66 less 0.20 of what is not torch's."""
     found = load_model("Qwen/Qwen3.5-27B", offline=True)
     at = plan("rtx-5090", "vllm@0.20", tp=2, batched_tokens=8192)
-    assert policy.activation(found, at, 8192).value / GIB == pytest.approx(1.46, rel=0.02)
+    assert overheads.activation(found, at, 8192).value / GIB == pytest.approx(1.46, rel=0.02)
     # 1,024 sequences sample beside 16,384 encoded tokens, and two hidden states of the step: more than the encoder took.
     many = plan("rtx-5090", "vllm@0.20", tp=2, batched_tokens=8192, max_sequences=1024)
-    assert policy.activation(found, many, 8192).value == 16384 * 5120 * 2 + 2 * 8192 * 5120 * 2 + 1024 * 248320 * 14
+    assert overheads.activation(found, many, 8192).value == 16384 * 5120 * 2 + 2 * 8192 * 5120 * 2 + 1024 * 248320 * 14
 
 
 @pytest.mark.parametrize(("name", "gib"), [("openai/gpt-oss-20b", 13.72), ("openai/gpt-oss-120b", 65.97)])
@@ -361,10 +361,10 @@ def test_kernels_pad_mxfp4_experts(name: str, gib: float) -> None:
     """gpt-oss's 2,880 columns and rows become 3,072 and 2,944 in vLLM: "Model loading took 13.72 GiB", "65.97 GiB"."""
     found = load_model(name, offline=True)
     at = Deployment(
-        device=hardware.load("h100-sxm"), weights=policy.memory.weight_format(found, "auto")[0], kv=formats.find("bf16", kv=True),
+        device=hardware.load("h100-sxm"), weights=memory.weight_format(found, "auto")[0], kv=formats.find("bf16", kv=True),
         engine=engines.find("vllm"),
     )  # fmt: skip
-    padded = policy.overheads(found, at, 8192)["padding of experts"].value
+    padded = overheads.overheads(found, at, 8192)["padding of experts"].value
     assert (layout.held_weight_bytes(found, at).value + padded) / GIB == pytest.approx(gib, rel=0.005)
 
 
@@ -403,3 +403,23 @@ def test_what_drafts_takes_memory(capsys: pytest.CaptureFixture[str]) -> None:
 def test_drafts_that_cannot_be(more: tuple[str, ...], code: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "8k", *more, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "said"),
+    [
+        # A window of 128 and a micro-batch of 512 in cells of 256; groups of 4 and of 128 tokens in 131,072.
+        ("deepseek-ai/DeepSeek-V4-Flash", "llama.cpp", "compressed layers 768 tokens and 1,024 entries of 128 tokens"),
+        (
+            "deepseek-ai/DeepSeek-V4-Flash",
+            "llama.cpp",
+            "compressed-sparse layers 768 tokens, 32,768 entries of 4 tokens and as many of its indexer",
+        ),
+        ("deepseek-ai/DeepSeek-V3.2-Exp", "llama.cpp", "mla-sparse layers 131,072 tokens and as many of its indexer"),
+        # int(131072 x 0.8) of SGLang's swa_full_tokens_ratio.
+        ("google/gemma-3-27b-it", "sglang", "window layers 104,857 tokens"),
+    ],
+)
+def test_words_name_every_stored_entry(name: str, engine: str, said: str) -> None:
+    found = load_model(name, offline=True)
+    assert f"{engine} charges {said}" in words.words(found, plan(engine=engine), 131072)

@@ -15,7 +15,7 @@ import yaml
 from llmcalc import engines, formats, hardware
 from llmcalc import model as models
 from llmcalc.architecture import Model
-from llmcalc.estimate import layout, memory, policy
+from llmcalc.estimate import charged, layout, memory, overheads
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment
 
@@ -75,7 +75,7 @@ def plan(row: dict[str, Any]) -> Deployment:
 
 
 def sequence(row: dict[str, Any]) -> float:
-    found: float = policy.sequence_bytes(model(row), plan(row), Figure("ctx_tokens", row["ctx"])).value
+    found: float = charged.sequence_bytes(model(row), plan(row), Figure("ctx_tokens", row["ctx"])).value
     return found / row.get("tp", 1)
 
 
@@ -98,15 +98,13 @@ def test_logged_tokens_of_a_mixed_cache(row: dict[str, Any]) -> None:
     """Before 0.21 the blocks over the groups; since then the concurrency times the context."""
     budget = row["pool_gib"] * GIB * row.get("tp", 1)
     exact = row["pool_gib"] * GIB / sequence(row)
-    assert policy.capacity_tokens(model(row), plan(row), row["ctx"], budget, exact) == pytest.approx(row["tokens"], rel=0.005)
+    assert charged.capacity_tokens(model(row), plan(row), row["ctx"], budget, exact) == pytest.approx(row["tokens"], rel=0.005)
 
 
 def test_sglang_splits_its_pool_between_states_and_caches() -> None:
     """Qwen3.5-9B at TP2: 4.48 GiB of states in 186 slots and one spare, 5.00 GiB of caches; 9 to 10 by mamba_full_memory_ratio."""
     row = next(row for row in ROWS if row["id"] == "qwen3.5-9b-tp2")
-    states = sum(
-        f.value for mixer, layers in policy.memory.mixers(model(row)) for f in policy.state_bytes(mixer, layers, model(row), plan(row))
-    )
+    states = sum(f.value for mixer, layers in memory.mixers(model(row)) for f in charged.state_bytes(mixer, layers, model(row), plan(row)))
     assert (row["states"] + 1) * states / 2 / GIB == pytest.approx(4.48, rel=0.002)
     ratio = plan(row).engine.state_ratio
     assert row["pool_gib"] * ratio / (1 + ratio) == pytest.approx(4.48, rel=0.005)
@@ -117,14 +115,14 @@ def test_sglang_splits_its_pool_between_states_and_caches() -> None:
 
 @pytest.mark.parametrize("row", rows("pool", "plain", "mixed", has="activation_gib"))
 def test_activation_peak(row: dict[str, Any]) -> None:
-    assert policy.activation(model(row), plan(row), row["ctx"]).value / GIB == pytest.approx(row["activation_gib"], rel=0.1)
+    assert overheads.activation(model(row), plan(row), row["ctx"]).value / GIB == pytest.approx(row["activation_gib"], rel=0.1)
 
 
 def pool_error(row: dict[str, Any]) -> float:
     """How far off the pool is; weights are the logged ones, which kernels have padded, or those of the checkpoint."""
     at = plan(row)
-    seen = row.get("total_gib", policy.visible_bytes(at).value / GIB)
-    beside = {item: figure.value / GIB for item, figure in policy.overheads(model(row), at, row["ctx"]).items()}
+    seen = row.get("total_gib", overheads.visible_bytes(at).value / GIB)
+    beside = {item: figure.value / GIB for item, figure in overheads.overheads(model(row), at, row["ctx"]).items()}
     padding = beside.pop("padding of experts", 0)
     weights = row.get("weights_gib") or layout.held_weight_bytes(model(row), at).value / at.ranks / GIB + padding
     return float(abs((seen * at.share - weights - sum(beside.values())) / row["pool_gib"] - 1))
@@ -154,4 +152,4 @@ def test_what_a_program_sees_of_a_device(device: str, seen_gib: float) -> None:
     at = Deployment(
         device=hardware.load(device), weights=formats.find("bf16"), kv=formats.find("bf16", kv=True), engine=engines.find("vllm")
     )
-    assert policy.visible_bytes(at).value / GIB == pytest.approx(seen_gib, rel=0.005)
+    assert overheads.visible_bytes(at).value / GIB == pytest.approx(seen_gib, rel=0.005)

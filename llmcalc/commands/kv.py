@@ -142,7 +142,7 @@ DEVICE_FACTS = {
 
 def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What an engine and a device add to the ideal figures, and in words how the engine counts."""
-    from llmcalc.estimate import capacity, policy
+    from llmcalc.estimate import capacity, words
     from llmcalc.plan import Workload
 
     held = capacity.kv_held(found, plan, Workload(tokens, batch))
@@ -151,7 +151,7 @@ def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device
     if plan.engine.nominal:
         del held["engine_kv_bytes_per_sequence"]
         return held, ()
-    said = policy.words(found, plan, tokens)
+    said = words.words(found, plan, tokens)
     return held, said if on_device else (*said, f"{plan.engine.name}'s defaults are those on a device of 70 GiB or more")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from llmcalc.figures import Figure
 
 MIB, GIB = 2**20, 2**30
 
@@ -57,6 +59,8 @@ class Engine:
     other_bytes: tuple[float, float, float]
     """Context, communication, margin: (one device, several, several over NVLink)."""
 
+    log: tuple[str, ...] = ()
+    """What it prints at start-up, with {gib} of a device's pool, {tokens}, {ctx} and {concurrency}."""
     since: tuple[int, int] = (0, 0)
     """The first release that the row holds for."""
     nominal: bool = False
@@ -105,3 +109,7 @@ class Engine:
     def family(self) -> str:
         """The name without the release."""
         return self.name.partition("@")[0]
+
+    def figure(self, name: str, value: Any, unit: str = "") -> Figure:
+        """A fact of the engine."""
+        return Figure(name, value, unit, f"engine {self.name}")

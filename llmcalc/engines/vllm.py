@@ -21,6 +21,10 @@ _VLLM = Engine(
             ("--enable-prefix-caching", "prefix"), ("--speculative-config", "drafts"),
         ),
     ),
+    log=(
+        "Available KV cache memory: {gib:.2f} GiB", "GPU KV cache size: {tokens:,} tokens",
+        "Maximum concurrency for {ctx:,} tokens per request: {concurrency:.2f}x",
+    ),
     pool=True, utilization=0.9, block_tokens=16, windows="step", grouped=True, packed=True, batched=(2048, 8192),
     sequences=(256, 1024), large=LARGE, logit_bytes=38, other_bytes=(0.13 * GIB, 0.45 * GIB, 0.75 * GIB), log_groups=True,
     wide_buffers=True, image_tokens=16384, expert_tiles=(128, 256), plain_states=True,

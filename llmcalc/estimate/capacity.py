@@ -9,7 +9,7 @@ from typing import Any
 from llmcalc import engines
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, layout, memory, policy
+from llmcalc.estimate import Estimate, charged, layout, memory, overheads, start, words
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import engines as e
 from llmcalc.formulas import memory as f
@@ -20,7 +20,7 @@ from llmcalc.units import decimal_size, size, whole
 def memory_figure(plan: Deployment) -> Figure:
     """Memory of all devices, as the engine counts it. Errors: no-memory-size."""
     counted = "nominal, decimal" if plan.engine.nominal else "as the driver reports it"
-    per_device = Figure("memory_per_device", policy.device_bytes(plan), "B", f"{plan.device.id}: {counted}")
+    per_device = Figure("memory_per_device", overheads.device_bytes(plan), "B", f"{plan.device.id}: {counted}")
     return f.replicated_bytes.of(as_name="memory_bytes", held_bytes=per_device, copies=Figure("devices", plan.ranks, "", layout.LAYOUT))
 
 
@@ -31,8 +31,8 @@ def usable_figures(model: Model, plan: Deployment, ctx: Any, memory: Figure, wei
     if plan.engine.nominal:
         return f.usable_bytes.of(memory_bytes=memory, utilization=share, reserve_bytes=reserve), reserve
     ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
-    seen = f.replicated_bytes.of(as_name="memory_bytes", held_bytes=policy.visible_bytes(plan), copies=ranks)
-    beside = total("overhead_bytes", "B", tuple(policy.overheads(model, plan, ctx).values()))
+    seen = f.replicated_bytes.of(as_name="memory_bytes", held_bytes=overheads.visible_bytes(plan), copies=ranks)
+    beside = total("overhead_bytes", "B", tuple(overheads.overheads(model, plan, ctx).values()))
     beside = f.replicated_bytes.of(as_name="overhead_bytes", held_bytes=beside, copies=ranks)
     given = {"memory_bytes": seen, "utilization": share, "overhead_bytes": beside, "reserve_bytes": reserve}
     if plan.engine.of_free:
@@ -46,7 +46,7 @@ def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     weights = layout.held_weight_bytes(model, plan)
     usable, reserve = usable_figures(model, plan, ctx, memory, weights)
     budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
-    sequence = policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
+    sequence = charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
     found["kv_bytes_per_sequence"] = replace(sequence, name="kv_bytes_per_sequence")
     found["max_batch_exact"] = f.max_batch_exact.of(kv_budget_bytes=budget, kv_bytes_per_sequence=found["kv_bytes_per_sequence"])
@@ -60,7 +60,7 @@ def longest_context(model: Model, plan: Deployment, batch: int, budget: float) -
     batch, budget = -(-batch // plan.dp), budget / plan.dp
 
     def need(ctx: int) -> float:
-        value: float = policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value
+        value: float = charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value
         return value * batch
 
     if need(most) <= budget or need(most) == need(most // 2):
@@ -143,7 +143,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
         {"item": f"KV of {work.batch:,} × {work.ctx:,} tokens in {plan.kv.name}", "bytes": -used},
         {"item": "left", "bytes": whole(budget - used) if plan.engine.nominal else round(budget - used)},
     ]
-    tokens = policy.capacity_tokens(model, plan, work.ctx, budget, exact)
+    tokens = charged.capacity_tokens(model, plan, work.ctx, budget, exact)
     results = {
         "memory_bytes": whole(value["memory_bytes"]),
         "usable_bytes": whole(value["usable_bytes"]),
@@ -163,8 +163,8 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
             "engine_bytes": whole(held_bytes(model, plan, work.ctx, value, needed)),
             "batched_tokens": plan.step_tokens(work.ctx),
             "max_sequences": plan.slots,
-            "log": list(policy.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
-            "start_command": policy.start_command(model, plan, work.ctx, max(batch, 1)),
+            "log": list(words.log_lines(plan, work.ctx, tokens, exact, budget)) if budget > 0 else [],
+            "start_command": start.start_command(model, plan, work.ctx, max(batch, 1)),
         }
         warnings += engine_warnings(model, plan, batch, budget)
     results = {key: round(held) if key.endswith("_bytes") and isinstance(held, float) else held for key, held in results.items()}
@@ -182,7 +182,7 @@ def held_bytes(model: Model, plan: Deployment, ctx: int, value: dict[str, Any], 
     if plan.engine.pool:
         whole_share: float = value["memory_bytes"] * plan.share - value["reserve_bytes"]
         return whole_share
-    beside: float = sum(figure.value for figure in policy.overheads(model, plan, ctx).values())
+    beside: float = sum(figure.value for figure in overheads.overheads(model, plan, ctx).values())
     return needed + beside * plan.ranks
 
 
@@ -190,8 +190,8 @@ def engine_rows(model: Model, plan: Deployment, ctx: int, value: dict[str, Any])
     """The ledger between the memory and the weights."""
     if plan.engine.nominal:
         return [{"item": "kept free by the engine", "bytes": whole(value["usable_bytes"] + value["reserve_bytes"] - value["memory_bytes"])}]
-    beside = {f"{item}, {plan.engine.name}": figure.value * plan.ranks for item, figure in policy.overheads(model, plan, ctx).items()}
-    driver = value["memory_bytes"] - policy.visible_bytes(plan).value * plan.ranks
+    beside = {f"{item}, {plan.engine.name}": figure.value * plan.ranks for item, figure in overheads.overheads(model, plan, ctx).items()}
+    driver = value["memory_bytes"] - overheads.visible_bytes(plan).value * plan.ranks
     free = value["memory_bytes"] - value["usable_bytes"] - value["reserve_bytes"] - driver - sum(beside.values())
     items = {"kept by the driver": driver, f"kept free, {plan.engine.name} takes {plan.share:.3g} of it": free} | beside
     return [{"item": item, "bytes": -round(bytes_)} for item, bytes_ in items.items() if abs(bytes_) >= 1]
@@ -202,11 +202,11 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
     found = []
     if batch > plan.slots > 1:
         found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs at most {plan.slots:,} at a time (--max-num-seqs)")
-    states = policy.state_blocks(model, plan, budget)
+    states = charged.state_blocks(model, plan, budget)
     if states is not None and states < plan.slots:
         less = f"start it with --max-num-seqs {states} or less"
         found.append(f"the pool holds {states:,} states, {plan.engine.name} wants {plan.slots:,}: {less}")
-    if model.towers and plan.engine.pool and not policy.encoder(model, plan, Figure("tokens", 1)):
+    if model.towers and plan.engine.pool and not overheads.encoder(model, plan, Figure("tokens", 1)):
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
     if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
         found.append("a sequence has a fixed part and one per token here: tokens of cache hold for sequences of this length alone")
@@ -232,7 +232,7 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[dict[str, 
                 "item": f"under {name}: {batch:,} sequence{'s' * (batch != 1)}",
                 "bytes": round(max(0, budget)),
                 "engine": name,
-                "kv_capacity_tokens": policy.capacity_tokens(model, other, work.ctx, budget, exact),
+                "kv_capacity_tokens": charged.capacity_tokens(model, other, work.ctx, budget, exact),
                 "max_batch": batch,
             }
         )

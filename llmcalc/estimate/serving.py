@@ -11,7 +11,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, decode, layout, memory, policy, prefill
+from llmcalc.estimate import capacity, charged, decode, layout, memory, prefill
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing, time
 from llmcalc.plan import Deployment, Workload
@@ -150,7 +150,7 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
         return float(layout.sequence_bytes(model, at, Figure("ctx_tokens", ctx), reads=True).value / bandwidth)
 
     def held(ctx: float) -> float:
-        return float(policy.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
+        return float(charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
 
     p16 = decode.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
     p = decode.compute_rate(at.device, at.weights).value

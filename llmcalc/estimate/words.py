@@ -1,0 +1,64 @@
+"""In words: how an engine counts a sequence, and what it would print at start-up."""
+
+from __future__ import annotations
+
+import math
+
+from llmcalc.architecture import Attention, Model
+from llmcalc.engines import GIB
+from llmcalc.estimate import memory
+from llmcalc.estimate.charged import Groups, kept_tokens, prefix_cached
+from llmcalc.estimate.tuples import Tuples
+from llmcalc.figures import Figure
+from llmcalc.formulas.memory import index_bytes_per_token
+from llmcalc.plan import Deployment
+from llmcalc.units import size
+
+
+def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
+    """How the engine counts a sequence, kind by kind of layer."""
+    engine = plan.engine
+    found = []
+    at = Figure("ctx_tokens", ctx, "tokens", "--ctx")
+    groups = Groups.of(model, plan) if engine.grouped else None
+    if tuples := Tuples.of(model, plan):
+        return (f"{engine.name} packs this cache in fp8 whatever its format, and charges a sequence {tuples.words(plan, at)}",)
+    if groups:
+        for group, block in zip(groups.groups, groups.block_tokens, strict=True):
+            number = groups.blocks(plan, group, block, at).value
+            each = f"{number:,} blocks of {block:,} tokens" if block else f"{number:,} blocks of {size(groups.page_bytes)} per layer"
+            found.append(f"{engine.name} charges {group.kind} layers {each}")
+        if prefix_cached(model, plan):
+            found.append("one block of the states is prefix caching's, --enable-prefix-caching")
+        if groups.number > 1:
+            padding = sum(-(-group.layers // groups.size) * groups.size - group.layers for group in groups.groups)
+            found.append(f"layers go in {groups.number} groups of {groups.size}" + (f", {padding} of padding" if padding else ""))
+        if any(group.kind in ("window", "chunked") for group in groups.groups):
+            found.append(f"a step of {plan.step_tokens(ctx):,} tokens")
+        return tuple(found)
+    found += [f"{engine.name} charges {mixer.kind} layers {kept}" for mixer, _ in memory.mixers(model) if (kept := _kept(mixer, plan, at))]
+    if engine.state_ratio and any(mixer.states for mixer, _ in memory.mixers(model)):
+        share = engine.state_ratio / (1 + engine.state_ratio)
+        found.append(f"{engine.name} keeps {share:.0%} of its pool for states, {engine.state_blocks} slots a sequence")
+    return tuple(dict.fromkeys(found))
+
+
+def _kept(mixer: Attention, plan: Deployment, ctx: Figure) -> str:
+    """Every entry that a layer stores, in whole tokens."""
+    found: list[str] = []
+    amounts: list[int] = []
+    for entry in mixer.entries:
+        if entry.stored:
+            amounts.append(math.floor(kept_tokens(entry, plan, ctx).value))
+            said = f"{amounts[-1]:,} tokens" if entry.ratio == 1 else f"{amounts[-1]:,} entries of {entry.ratio} tokens"
+            if entry.formula is index_bytes_per_token:
+                said = "as many of its indexer" if amounts[-1:] == amounts[-2:-1] else f"{said} of its indexer"
+            found.append(said)
+    *first, last = dict.fromkeys(found) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def log_lines(plan: Deployment, ctx: int, tokens: int, concurrency: float, budget: float) -> tuple[str, ...]:
+    """What the engine prints at start-up, per device."""
+    given = {"gib": budget / plan.ranks / GIB, "tokens": tokens // plan.dp, "ctx": ctx, "concurrency": concurrency / plan.dp}
+    return tuple(line.format(**given) for line in plan.engine.log)
