@@ -6,7 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +14,54 @@ import typer
 from llmcalc import present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
-from llmcalc.commands import completion
+from llmcalc.commands import completion, options, parse
+from llmcalc.commands.options import Drafts, File, Group, ModelChoice, Money, Output, Placement, Reading, Request, Running, Work, command
+from llmcalc.commands.parse import (
+    bare_seconds,
+    cached_tokens,
+    count_or_zero,
+    duration,
+    fraction,
+    per_second,
+    percentile,
+    positive,
+    reserve_bytes,
+    whole_number,
+)
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
     from llmcalc.hardware import Device
     from llmcalc.plan import Deployment
 
-__all__ = ["completion", "load", "of_source", "units"]
+__all__ = [
+    "Drafts",
+    "File",
+    "Group",
+    "ModelChoice",
+    "Money",
+    "Output",
+    "Placement",
+    "Reading",
+    "Request",
+    "Running",
+    "Work",
+    "bare_seconds",
+    "cached_tokens",
+    "command",
+    "completion",
+    "count_or_zero",
+    "duration",
+    "fraction",
+    "load",
+    "of_source",
+    "per_second",
+    "percentile",
+    "positive",
+    "reserve_bytes",
+    "units",
+    "whole_number",
+]
 
 ModelOption = Annotated[
     str,
@@ -145,8 +184,6 @@ SHARED: dict[str, tuple[tuple[str, ...], Any]] = {
     "check": (("--check",), bool),
 }
 """The options that every estimating command takes, so that one set of them serves all."""
-_beside: ContextVar[tuple[str, ...]] = ContextVar("_beside", default=())
-"""Warnings about the options themselves."""
 
 
 def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) -> Callable[..., None]:
@@ -164,11 +201,11 @@ def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) 
                 message = f"{name} {printable(idle[name], 20)}: {command.__name__} lays a model over tensor-parallel ranks alone"
                 raise UsageError("bad-layout", message, "`llmcalc layouts` compares every kind of parallelism")
         given = [name.replace("_", "-") for name, value in idle.items() if value not in (None, False, "1")]
-        before = _beside.set(tuple(f"{name}: {command.__name__} makes no use of it" for name in given))
+        before = parse.beside.set(tuple(f"{name}: {command.__name__} makes no use of it" for name in given))
         try:
             command(**options)
         finally:
-            _beside.reset(before)
+            parse.beside.reset(before)
 
     hidden = (
         inspect.Parameter(
@@ -218,117 +255,9 @@ def model_line(model: Model) -> str:
     return " · ".join(parts)
 
 
-def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int:
-    """A counting option. Errors: bad-value."""
-    plain = text.replace("_", "").replace(",", "").strip()
-    value = int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else -1
-    if not least <= value <= most:
-        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a whole number from {least} to {most:,}", f"write it like --{name} 8")
-    return value
-
-
-def fraction(text: str, name: str) -> float:
-    """A share above 0 and at most 1; also as a percentage. Errors: bad-value."""
-    plain = text.strip()
-    try:
-        value = float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a share above 0 and at most 1", f"write it like --{name} 0.9")
-    return value
-
-
 def counted(number: int, word: str) -> str:
     """A number of things in words."""
     return f"{number:,} {word}{'s' * (number != 1)}"
-
-
-def count_or_zero(text: str, name: str) -> int:
-    """A number of tokens, or 0. Errors: bad-tokens."""
-    return 0 if text.strip() == "0" else units.tokens(text, name)
-
-
-_PER = {
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "d": 86400,
-    "day": 86400,
-    "month": 730 * 3600,
-}
-
-
-def per_second(text: str, name: str) -> float:
-    """A rate of requests: `12`, `12/s`, `700/min`, `1e6/day`. Errors: bad-value."""
-    number, _, unit = text.strip().lower().replace("rps", "").replace("_", "").partition("/")
-    try:
-        value = float(number) / _PER[unit.strip() or "s"]
-    except (ValueError, KeyError):
-        value = 0.0
-    if not 0 < value < 1e9:
-        raise UsageError(
-            "bad-value", f"{name} {text[:40]!r} is not a rate above 0", f"write it like --{name} 12 (per second) or --{name} 700/min"
-        )
-    return value
-
-
-def percentile(text: str) -> float:
-    """`95`, `p95` or `0.95` as a share. Errors: bad-value."""
-    try:
-        value = float(text.strip().lower().removeprefix("p").removesuffix("%"))
-    except ValueError:
-        value = 0.0
-    value = value if 0 < value < 1 else value / 100
-    if not 0 < value < 1:
-        raise UsageError("bad-value", f"percentile {text[:40]!r} is not between 0 and 100", "write it like --percentile 95")
-    return value
-
-
-def duration(text: str | None, name: str) -> float | None:
-    """A limit such as `50ms` or `1s`, above 0. Errors: bad-quantity, bad-value."""
-    if text is None:
-        return None
-    value = units.quantity(text, "s")
-    if value <= 0:
-        raise UsageError("bad-value", f"{name} {text[:40]!r} is not above 0", f"write it like --{name} 50ms")
-    bare_seconds(text, name, value)
-    return value
-
-
-def bare_seconds(text: str, name: str, value: float) -> None:
-    """Warn where a time of a second or more has no unit, as milliseconds may have been meant."""
-    if value >= 1:
-        bare(text, f"{name} {text[:40]}: no unit, so it is {units.seconds(value)}; write {text[:40]}ms for milliseconds")
-
-
-def bare(text: str, warning: str) -> None:
-    """Warn where a quantity is a plain number, and the unit that it is taken in may not be the one that was meant."""
-    if text.strip().replace(".", "").replace("_", "").isdigit() and warning not in _beside.get():
-        _beside.set((*_beside.get(), warning))
-
-
-def reserve_bytes(text: str) -> float:
-    """Memory kept free on each device. Errors: bad-quantity."""
-    value = units.quantity(text, "bytes")
-    if 0 < value < 2**20:
-        bare(text, f"reserve {text[:40]}: no unit, so it is bytes; write {text[:40]}GB for gigabytes")
-    return value
-
-
-def cached_tokens(text: str, prompt: int) -> int:
-    """Tokens of the prompt that the prefix cache has; the last token is always computed. Errors: bad-value."""
-    known = count_or_zero(text, "cached")
-    if known >= prompt:
-        raise UsageError(
-            "bad-value", f"cached {known:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read"
-        )
-    return known
 
 
 def between(results: dict[str, Any], name: str, unit: str) -> str:
@@ -336,17 +265,6 @@ def between(results: dict[str, Any], name: str, unit: str) -> str:
     suffix = "_s" if unit == "s" else ""
     low, high = results[f"{name}_low{suffix}"], results[f"{name}_high{suffix}"]
     return "" if low is None or high is None else f"{present.shown(low, unit)} to {present.shown(high, unit)} in 8 of 10 cases"
-
-
-def positive(text: str, name: str) -> float:
-    """A number above 0. Errors: bad-value."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a number above 0", f"write it like --{name} 1.3")
-    return value
 
 
 def deployment(
@@ -381,6 +299,36 @@ def deployment(
         batched_tokens=None if batched_tokens is None else whole_number(batched_tokens, "max-num-batched-tokens", most=2**24),
         max_sequences=None if max_sequences is None else whole_number(max_sequences, "max-num-seqs", most=2**20),
     )
+
+
+def placed(model: Model, place: Placement, run: Running | None = None, money: Money | None = None) -> Deployment:
+    """The deployment that the options describe; what no group says has the default of its option."""
+    run, money = run or Running(), money or Money()
+    return deploy(
+        model,
+        place.hardware,
+        weights=place.weights,
+        kv_dtype=place.kv_dtype,
+        tp=place.tp,
+        pp=place.pp,
+        ep=place.ep,
+        engine=run.engine,
+        reserve_bytes=run.reserve,
+        utilization=run.memory_utilization,
+        usd_per_device_hour=money.price,
+        batched_tokens=run.max_num_batched_tokens,
+        max_sequences=run.max_num_seqs,
+    )
+
+
+def chosen(which: ModelChoice) -> Model:
+    """The model that the options name."""
+    return load(which.model, revision=which.revision, offline=which.offline, refresh=which.refresh)
+
+
+def beside(which: ModelChoice, reference: str) -> Model:
+    """A second model, from where the first one may come."""
+    return load(reference, offline=which.offline, refresh=which.refresh)
 
 
 def hardware_header(plan: Deployment) -> dict[str, Any]:
@@ -427,10 +375,10 @@ def plan_inputs(plan: Deployment) -> dict[str, Any]:
 DEFAULT_CTX = 8192
 
 
-def context(model: Model, text: str | None, *, at_most: int | None = None) -> tuple[int, tuple[str, ...]]:
+def context(model: Model, given: int | str | None, *, at_most: int | None = None) -> tuple[int, tuple[str, ...]]:
     """Tokens held per sequence and what was assumed: the model's own maximum, capped at `at_most` outside of `kv`."""
-    if text is not None:
-        return units.tokens(text), ()
+    if given is not None:
+        return units.tokens(given), ()
     longest = model.max_context
     if longest is None:
         most = at_most or DEFAULT_CTX
@@ -440,12 +388,25 @@ def context(model: Model, text: str | None, *, at_most: int | None = None) -> tu
     return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
 
 
+def say(report: present.Report, out: Output | File) -> None:
+    """Render and write as the options ask. --explain has a use where figures carry a derivation, --check where there is a verdict."""
+    full = out if isinstance(out, Output) else Output()
+    emit(
+        report,
+        format=out.format,
+        json=out.json,
+        output=out.output,
+        explain=full.explain if report.figures else False,
+        check=full.check if report.verdict is not None else False,
+    )
+
+
 def emit(report: present.Report, *, format: str, json: bool, output: str | None, explain: bool, check: bool = False) -> None:
     """Render and write; warnings go to stderr unless the format carries them. Exit 3 on a negative verdict with `check`."""
     if json and format not in ("table", "json"):
         raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
     chosen = present.format_of("json" if json else format, output)
-    report = replace(report, warnings=(*report.warnings, *_beside.get()))
+    report = replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()))
     said = replace(report, explain=explain)
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
@@ -458,7 +419,7 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
         from llmcalc.present import terminal
 
         sys.stderr.write(encodable(terminal.warnings(report.warnings), getattr(sys.stderr, "encoding", None)))
-    if check and not report.verdict:
+    if check and report.verdict is False:
         raise typer.Exit(3)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from llmcalc.commands import common as c
@@ -24,47 +22,24 @@ Examples:
 """
 
 
-def decode(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt of the others' requests, which interrupt the expected step.")
-    ] = None,
-    output_tokens: c.OutputTokensOption = None,
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    method: c.MethodOption = "napkin",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+class Others(c.Group):
+    """The requests that are served beside the step."""
+
+    prompt = c.Request.prompt.but(help="Prompt of the others' requests, which interrupt the expected step.")
+    output_tokens = c.Request.output_tokens
+
+
+def decode(which: c.ModelChoice, place: c.Placement, work: c.Work, others: Others, by: c.Reading, run: c.Running, out: c.Output) -> None:
     """One decode step: its time, tokens per second, what binds it, and from which batch arithmetic does."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    sequences = c.whole_number(batch, "batch")
-    plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
-        memory_utilization=memory_utilization,
-    )  # fmt: skip
-    if (prompt is None) != (output_tokens is None):
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    sequences = work.batch
+    plan = c.placed(found, place, run)
+    method, read, answer = by.method, others.prompt, others.output_tokens
+    if (read is None) != (answer is None):
         raise UsageError("bad-value", "--prompt and --output-tokens describe a request together", "give both, or neither")
-    read = None if prompt is None else c.units.tokens(prompt, "prompt")
-    answer = None if output_tokens is None else c.units.tokens(output_tokens, "output-tokens")
-    work = Workload(tokens, sequences, read, answer)
-    estimate = estimator.decode(found, plan, work, method)
+    held = Workload(tokens, sequences, read, answer)
+    estimate = estimator.decode(found, plan, held, method)
     r = estimate.results
     verdict = r["fits"] is not False
     ideal = "ideal; an engine takes longer" if verdict else "if there were memory for it"
@@ -75,7 +50,7 @@ def decode(
             "expected in an engine",
             r["expected_step_time_s"],
             "s",
-            note=c.between(r, "expected_step_time", "s") + ("" if shaped(plan, work) else "; --prompt and --output-tokens narrow it"),
+            note=c.between(r, "expected_step_time", "s") + ("" if shaped(plan, held) else "; --prompt and --output-tokens narrow it"),
         ),
         Fact("tpot_s", "TPOT", r["tpot_s"], "s", shown=False),
         Fact("tokens_per_s_per_user", "tokens/s per sequence", r["tokens_per_s_per_user"], "tokens/s"),
@@ -126,9 +101,9 @@ def decode(
         figures=estimate.figures,
         verdict=verdict,
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("decode", epilog=EXAMPLES)(c.estimating(decode))
+    app.command("decode", epilog=EXAMPLES)(c.command(decode))

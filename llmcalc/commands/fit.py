@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -28,59 +28,21 @@ Examples:
 """
 
 
-def fit(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    max_num_batched_tokens: c.BatchedOption = None,
-    max_num_seqs: c.SequencesOption = None,
-    draft_tokens: Annotated[
-        str, typer.Option("--draft-tokens", "-g", metavar="N", help="Tokens drafted per step: what drafts them takes memory, too.")
-    ] = "0",
-    draft: Annotated[
-        str | None,
-        typer.Option(
-            "--draft",
-            "--draft-model",
-            metavar="MODEL",
-            autocompletion=c.completion.models,
-            help="The model that drafts. [default: the target's own prediction layers]",
-        ),
-    ] = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+def fit(which: c.ModelChoice, place: c.Placement, work: c.Work, run: c.Running, drafts: c.Drafts, out: c.Output) -> None:
     """Whether a model fits, how many sequences fit, and how long they may be."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    sequences = c.whole_number(batch, "batch")
-    plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
-        memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens, max_sequences=max_num_seqs,
-    )  # fmt: skip
-    if drafted := c.whole_number(draft_tokens, "draft-tokens", least=0, most=1000):
-        plan = replace(plan, draft_tokens=drafted, drafter=c.load(draft, offline=offline, refresh=refresh) if draft else None)
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    sequences = work.batch
+    plan = c.placed(found, place, run)
+    draft = drafts.draft
+    if drafted := drafts.draft_tokens:
+        plan = replace(plan, draft_tokens=drafted, drafter=c.beside(which, draft) if draft else None)
         who = plan.drafter.id if plan.drafter else "the target's own prediction layers"
         assumed += (f"drafted per step: {drafted}, by {who}, whose weights and part of the cache count",)
     elif draft:
         raise UsageError("bad-value", f"--draft {printable(draft, 60)}: no token is drafted", "say how many with --draft-tokens N")
-    work = Workload(tokens, sequences)
-    estimate = capacity.fit(found, plan, work)
+    held = Workload(tokens, sequences)
+    estimate = capacity.fit(found, plan, held)
     r = estimate.results
     facts = (
         Fact("fits", "fits", r["fits"]),
@@ -105,15 +67,15 @@ def fit(
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
         facts=facts,
         columns=(Column("item", "memory"), Column("bytes", "bytes", "B"), *(Column(key, key, shown=False) for key in ENGINE_KEYS)),
-        rows=(*estimate.rows, *capacity.by_engine(found, plan, work)),
+        rows=(*estimate.rows, *capacity.by_engine(found, plan, held)),
         remarks=remarks(plan, r),
-        assumptions=(*assumed, *c.variant(plan), *c.release(engine, plan), *estimate.assumptions),
+        assumptions=(*assumed, *c.variant(plan), *c.release(run.engine, plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=bool(r["fits"]),
         absent=((" ".join(ENGINE_KEYS), "null in rows of the ledger, which belong to no other engine"),),
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 ENGINE_KEYS = ("engine", "kv_capacity_tokens", "max_batch")
@@ -139,4 +101,4 @@ def remarks(plan: Deployment, r: dict[str, Any]) -> tuple[str, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("fit", epilog=EXAMPLES)(c.estimating(fit))
+    app.command("fit", epilog=EXAMPLES)(c.command(fit))

@@ -117,7 +117,8 @@ class Report:
     warnings: tuple[str, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     explain: bool = False
-    verdict: bool = True
+    verdict: bool | None = None
+    """Whether the answer is yes, where it is a verdict; --check makes an exit code of it."""
     remarks: tuple[str, ...] = ()
     """Sentences that belong to the result."""
     rows_first: bool = False

@@ -1,0 +1,331 @@
+"""Options: each is one field of a group, with its words and aliases, and what its word is read as. A command takes groups.
+
+To add an option, add a field to its group and read it where the group is used: every command that takes the group has the option.
+A group remembers which of its options were read; an option that was given and never read had no effect, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import EllipsisType
+from typing import Annotated, Any, Generic, TypeVar, overload
+
+import typer
+
+from llmcalc import units
+from llmcalc.commands import completion, parse
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Option(Generic[T]):
+    """One option: a default as it would be typed (`...`: must be given), the flags, and how its word is read."""
+
+    def __init__(self, kind: Any, default: Any, flags: tuple[str, ...], read: Callable[[str, str], Any], shown: dict[str, Any]) -> None:
+        self.kind, self.default, self.flags, self.read, self.shown = kind, default, flags, read, shown
+        self.name = ""
+
+    def __set_name__(self, group: type[Group], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, group: None, owner: type[Group]) -> Option[T]: ...
+    @overload
+    def __get__(self, group: Group, owner: type[Group]) -> T: ...
+    def __get__(self, group: Group | None, owner: type[Group]) -> Any:
+        if group is None:
+            return self
+        group.read.add(self.name)
+        text = group.words[self.name]
+        return self.read(text, self.title) if isinstance(text, str) else text
+
+    def __set__(self, group: Group, value: Any) -> None:
+        raise AttributeError(f"{self.name} is given once")
+
+    @property
+    def title(self) -> str:
+        """What messages call it: its first flag."""
+        return next(flag for flag in self.flags if flag.startswith("--"))[2:]
+
+    def given(self, value: Any) -> bool:
+        """Whether a value is worth a word where it has no effect: one of a count is what everybody has."""
+        return value not in (None, False, (), [], self.default) and not (value == "1" and self.shown.get("metavar") == "N")
+
+    @overload
+    def but(self, *, default: None, **shown: Any) -> Option[T | None]: ...
+    @overload
+    def but(self, *, default: str = ..., **shown: Any) -> Option[T]: ...
+    def but(self, **shown: Any) -> Any:
+        """The same option with another default or other words, for a group that means it a little differently."""
+        made = copy.copy(self)
+        made.default = shown.pop("default", self.default)
+        made.flags = shown.pop("flags", self.flags)
+        made.shown = self.shown | shown
+        return made
+
+    def parameter(self, *, hidden: bool) -> inspect.Parameter:
+        """As a keyword of a function that typer reads."""
+        default: Any = inspect.Parameter.empty if self.default is ... else self.default
+        if hidden and self.default is ...:
+            default = None
+        kind = self.kind | None if self.kind is not bool and default is None else self.kind
+        info = typer.Option(*self.flags, **({"hidden": True} if hidden else {}) | self.shown)
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+
+
+@overload
+def option(default: None, *flags: str, read: Callable[[str, str], S], **shown: Any) -> Option[S | None]: ...
+@overload
+def option(default: None, *flags: str, **shown: Any) -> Option[str | None]: ...
+@overload
+def option(default: str | EllipsisType, *flags: str, read: Callable[[str, str], S], **shown: Any) -> Option[S]: ...
+@overload
+def option(default: str | EllipsisType, *flags: str, **shown: Any) -> Option[str]: ...
+def option(default: Any, *flags: str, read: Any = parse.word, **shown: Any) -> Any:
+    """An option that takes a word."""
+    return Option(str, default, flags, read, shown)
+
+
+def switch(*flags: str, **shown: Any) -> Option[bool]:
+    """An option that takes none."""
+    return Option(bool, False, flags, parse.word, shown)
+
+
+def repeated(*flags: str, **shown: Any) -> Option[list[str] | None]:
+    """An option that may be given several times."""
+    return Option(list[str], None, flags, parse.word, shown)
+
+
+class Group:
+    """Options that belong together. Made of words as they were typed; an option that is not named has its default."""
+
+    def __init__(self, **words: Any) -> None:
+        known = self.options()
+        if unknown := words.keys() - known:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        self.words = {name: words.get(name, None if one.default is ... else one.default) for name, one in known.items()}
+        self.read: set[str] = set()
+
+    @classmethod
+    def options(cls) -> dict[str, Option[Any]]:
+        """The options by name, those of the bases first."""
+        found: dict[str, Option[Any]] = {}
+        for base in reversed(cls.__mro__):
+            found |= {name: one for name, one in vars(base).items() if isinstance(one, Option)}
+        return found
+
+    def gave(self, *names: str) -> bool:
+        """Whether one of these has another value than its default; asking is no use of it."""
+        return any(self.words[name] not in (None, self.options()[name].default) for name in names)
+
+    def idle(self) -> list[str]:
+        """What was given and never read."""
+        return [name for name, one in self.options().items() if name not in self.read and one.given(self.words[name])]
+
+
+class ModelChoice(Group):
+    """Which model."""
+
+    model = option(
+        ...,
+        "--model",
+        "-m",
+        metavar="MODEL",
+        autocompletion=completion.models,
+        help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
+    )
+    revision = option(None, "--revision", metavar="REV", help="Branch, tag or commit on the Hub.")
+    offline = switch("--offline", help="Never touch the network.")
+    refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
+
+
+class Placement(Group):
+    """On which devices, in which formats, laid out how."""
+
+    hardware = option(
+        ...,
+        "--hardware",
+        "-d",
+        "--gpu",
+        "--device",
+        metavar="DEVICE",
+        autocompletion=completion.devices,
+        help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
+    )
+    weights = option(
+        "auto",
+        "--weights",
+        metavar="FORMAT",
+        autocompletion=completion.weights,
+        help="auto (as the checkpoint ships) or a number format.",
+    )
+    kv_dtype = option(
+        "auto",
+        "--kv-dtype",
+        "--kv-cache-dtype",
+        metavar="FORMAT",
+        autocompletion=completion.caches,
+        help="auto (the checkpoint's scheme, else its dtype) or a format.",
+    )
+    tp = option(None, "--tp", metavar="N", read=parse.counting(most=8192), help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")
+    pp = option("1", "--pp", metavar="N", read=parse.counting(most=1024), help="Pipeline stages.")
+    ep = option("1", "--ep", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks.")
+
+
+class Running(Group):
+    """What runs it: the engine and its own options about memory and steps."""
+
+    engine = option(
+        "napkin",
+        "--engine",
+        metavar="NAME",
+        autocompletion=completion.engines,
+        help="Memory policy: napkin, vllm (vllm@0.11), sglang, llama.cpp, ...",
+    )
+    memory_utilization = option(
+        None,
+        "--memory-utilization",
+        "--gpu-memory-utilization",
+        metavar="SHARE",
+        read=parse.fraction,
+        help="Share of device memory the engine may use.",
+    )
+    reserve = option("0", "--reserve", metavar="SIZE", read=parse.reserve_bytes, help="Memory kept free on each device, such as 6GB.")
+    max_num_batched_tokens = option(
+        None,
+        "--max-num-batched-tokens",
+        "--ubatch-size",
+        metavar="TOKENS",
+        read=parse.counting(most=2**24),
+        help="Tokens of an engine's step. [default: the engine's]",
+    )
+    max_num_seqs = option(
+        None,
+        "--max-num-seqs",
+        "--parallel",
+        metavar="N",
+        read=parse.counting(most=2**20),
+        help="Sequences an engine runs at a time. [default: the engine's]",
+    )
+
+
+class Work(Group):
+    """What is held at once."""
+
+    ctx = option(
+        None,
+        "--ctx",
+        "-c",
+        "--context",
+        "--max-model-len",
+        metavar="TOKENS",
+        read=units.tokens,
+        help="Tokens held per sequence: 32768, 32k, 1M (k = 1024).",
+    )
+    batch = option("1", "--batch", "-b", metavar="N", read=parse.whole_number, help="Concurrent sequences.")
+
+
+class Request(Group):
+    """What one request asks."""
+
+    prompt = option(None, "--prompt", metavar="TOKENS", read=units.tokens, help="Prompt tokens. [default: the context]")
+    cached = option("0", "--cached", metavar="TOKENS", read=parse.count_or_zero, help="Prompt tokens already in the prefix cache.")
+    output_tokens = option(None, "--output-tokens", metavar="TOKENS", read=units.tokens, help="Tokens written per request.")
+
+
+class Drafts(Group):
+    """What drafts tokens for the model to check."""
+
+    draft_tokens = option(
+        "0",
+        "--draft-tokens",
+        "-g",
+        metavar="N",
+        read=parse.counting(least=0, most=1000),
+        help="Tokens drafted per step: what drafts them takes memory, too.",
+    )
+    draft = option(
+        None,
+        "--draft",
+        "--draft-model",
+        metavar="MODEL",
+        autocompletion=completion.models,
+        help="The model that drafts. [default: the target's own prediction layers]",
+    )
+
+
+class Money(Group):
+    """What a device costs."""
+
+    price = option(None, "--price", metavar="USD", read=parse.quantity("usd/h"), help="USD per device-hour; overrides the profile's.")
+
+
+class Reading(Group):
+    """By which method times are estimated."""
+
+    method = option(
+        "napkin",
+        "--method",
+        metavar="NAME",
+        autocompletion=completion.methods,
+        help="napkin (the textbook's) or roofline (operator by operator).",
+    )
+
+
+class File(Group):
+    """Where a result goes, and in which format."""
+
+    format = option(
+        "table", "--format", "-f", metavar="FORMAT", autocompletion=completion.outputs, help="table, json, csv, markdown or html."
+    )
+    json = switch("--json", help="Same as --format json.")
+    output = option(None, "--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")
+
+
+class Output(File):
+    """The same of an estimate: its derivation, and its verdict as an exit code."""
+
+    explain = switch("--explain", help="Print every figure's formula, substituted values and origins.")
+    check = switch("--check", help="Exit with 3 if the verdict is negative.")
+
+
+ESTIMATING: tuple[type[Group], ...] = (Placement, Work, Money, Running, Output)
+"""Every estimating command takes the options of these, so that one set of them serves all: hidden where it has no use for the group."""
+_running: ContextVar[tuple[str, tuple[Group, ...]]] = ContextVar("_running", default=("", ()))
+
+
+def unused() -> tuple[str, ...]:
+    """A sentence for every option that was given to the running command and that nothing has read so far."""
+    command, groups = _running.get()
+    return tuple(f"{name.replace('_', '-')}: {command} makes no use of it" for group in groups for name in group.idle())
+
+
+def command(function: Callable[..., None], also: tuple[type[Group], ...] = ESTIMATING) -> Callable[..., None]:
+    """The function as typer takes it: the fields of its groups become options, and those of `also` that it lacks hidden ones."""
+    own = inspect.signature(function, eval_str=True).parameters
+    taken = {key: one.annotation for key, one in own.items() if inspect.isclass(one.annotation) and issubclass(one.annotation, Group)}
+    parameters = {one.name: one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for key, one in own.items() if key not in taken}
+    for group in taken.values():
+        parameters |= {name: one.parameter(hidden=False) for name, one in group.options().items()}
+    hidden: dict[type[Group], list[str]] = {}
+    for group in also:
+        hidden[group] = [name for name in group.options() if name not in parameters]
+        parameters |= {name: group.options()[name].parameter(hidden=True) for name in hidden[group]}
+
+    def run(**given: Any) -> None:
+        groups = {key: group(**{name: given.pop(name) for name in group.options()}) for key, group in taken.items()}
+        idle = tuple(group(**{name: given.pop(name) for name in names}) for group, names in hidden.items())
+        running, beside = _running.set((function.__name__, (*groups.values(), *idle))), parse.beside.set(())
+        try:
+            function(**groups, **given)
+        finally:
+            _running.reset(running)
+            parse.beside.reset(beside)
+
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    run.__doc__ = function.__doc__
+    return run

@@ -1,0 +1,147 @@
+"""What options are read as: counts, shares, rates, times and sizes, each with one way to say that a word is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+
+from llmcalc import units
+from llmcalc.errors import UsageError
+
+beside: ContextVar[tuple[str, ...]] = ContextVar("beside", default=())
+"""Warnings about the options themselves."""
+
+
+def word(text: str, name: str) -> str:
+    """As it was typed."""
+    return text
+
+
+def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int:
+    """A counting option. Errors: bad-value."""
+    plain = text.replace("_", "").replace(",", "").strip()
+    value = int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else -1
+    if not least <= value <= most:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a whole number from {least} to {most:,}", f"write it like --{name} 8")
+    return value
+
+
+def fraction(text: str, name: str) -> float:
+    """A share above 0 and at most 1; also as a percentage. Errors: bad-value."""
+    plain = text.strip()
+    try:
+        value = float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a share above 0 and at most 1", f"write it like --{name} 0.9")
+    return value
+
+
+def count_or_zero(text: str, name: str) -> int:
+    """A number of tokens, or 0. Errors: bad-tokens."""
+    return 0 if text.strip() == "0" else units.tokens(text, name)
+
+
+_PER = {
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+    "month": 730 * 3600,
+}
+
+
+def per_second(text: str, name: str) -> float:
+    """A rate of requests: `12`, `12/s`, `700/min`, `1e6/day`. Errors: bad-value."""
+    number, _, unit = text.strip().lower().replace("rps", "").replace("_", "").partition("/")
+    try:
+        value = float(number) / _PER[unit.strip() or "s"]
+    except (ValueError, KeyError):
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise UsageError(
+            "bad-value", f"{name} {text[:40]!r} is not a rate above 0", f"write it like --{name} 12 (per second) or --{name} 700/min"
+        )
+    return value
+
+
+def percentile(text: str, name: str = "percentile") -> float:
+    """`95`, `p95` or `0.95` as a share. Errors: bad-value."""
+    try:
+        value = float(text.strip().lower().removeprefix("p").removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    value = value if 0 < value < 1 else value / 100
+    if not 0 < value < 1:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not between 0 and 100", f"write it like --{name} 95")
+    return value
+
+
+def duration(text: str | None, name: str) -> float | None:
+    """A limit such as `50ms` or `1s`, above 0. Errors: bad-quantity, bad-value."""
+    if text is None:
+        return None
+    value = units.quantity(text, "s")
+    if value <= 0:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not above 0", f"write it like --{name} 50ms")
+    bare_seconds(text, name, value)
+    return value
+
+
+def bare_seconds(text: str, name: str, value: float) -> None:
+    """Warn where a time of a second or more has no unit, as milliseconds may have been meant."""
+    if value >= 1:
+        bare(text, f"{name} {text[:40]}: no unit, so it is {units.seconds(value)}; write {text[:40]}ms for milliseconds")
+
+
+def bare(text: str, warning: str) -> None:
+    """Warn where a quantity is a plain number, and the unit that it is taken in may not be the one that was meant."""
+    if text.strip().replace(".", "").replace("_", "").isdigit() and warning not in beside.get():
+        beside.set((*beside.get(), warning))
+
+
+def reserve_bytes(text: str, name: str = "reserve") -> float:
+    """Memory kept free on each device. Errors: bad-quantity."""
+    value = units.quantity(text, "bytes")
+    if 0 < value < 2**20:
+        bare(text, f"{name} {text[:40]}: no unit, so it is bytes; write {text[:40]}GB for gigabytes")
+    return value
+
+
+def cached_tokens(text: str, prompt: int) -> int:
+    """Tokens of the prompt that the prefix cache has; the last token is always computed. Errors: bad-value."""
+    known = count_or_zero(text, "cached")
+    if known >= prompt:
+        raise UsageError(
+            "bad-value", f"cached {known:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read"
+        )
+    return known
+
+
+def positive(text: str, name: str) -> float:
+    """A number above 0. Errors: bad-value."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a number above 0", f"write it like --{name} 1.3")
+    return value
+
+
+def counting(least: int = 1, most: int = 10**9) -> Callable[[str, str], int]:
+    """Reads a count between these."""
+    return partial(whole_number, least=least, most=most)
+
+
+def quantity(unit: str) -> Callable[[str, str], float]:
+    """Reads a quantity of this unit, prefixes and all."""
+    return lambda text, name: units.quantity(text, unit)
