@@ -66,7 +66,14 @@ def test_nothing_is_said_whatever_goes_wrong() -> None:
 def test_only_the_typed_command_is_loaded() -> None:
     spy = "import atexit, sys\natexit.register(lambda: print(*sorted(n for n in sys.modules if n.startswith('llmcalc.commands.'))))\n" + ASK
     loaded = complete("llmcalc kv --model Qwen/Qwen3-32B-A", code=spy).stdout.split()
-    assert loaded == ["Qwen/Qwen3-32B-AWQ", "llmcalc.commands.common", "llmcalc.commands.completion", "llmcalc.commands.kv", "llmcalc.commands.options", "llmcalc.commands.parse"]
+    assert loaded == [
+        "Qwen/Qwen3-32B-AWQ",
+        "llmcalc.commands.common",
+        "llmcalc.commands.completion",
+        "llmcalc.commands.kv",
+        "llmcalc.commands.options",
+        "llmcalc.commands.parse",
+    ]
 
 
 def test_a_word_that_nothing_begins_with_is_left_to_file_names() -> None:
