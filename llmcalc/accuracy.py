@@ -19,7 +19,7 @@ from llmcalc import model as model_reader
 from llmcalc.architecture import Model
 from llmcalc.engines import Engine
 from llmcalc.errors import LlmcalcError, UsageError, printable
-from llmcalc.estimate import decode, expected, memory, prefill
+from llmcalc.estimate import memory, rates, step, terms
 from llmcalc.plan import Deployment, Workload
 
 FILES = ("decode", "prefill")
@@ -167,32 +167,32 @@ def point(row: Mapping[str, Any], model: Model, *, known: tuple[float, float, fl
     plan, metric = deployment(row, model), field(row, "metric")
     if metric in STEPS:
         work = workload(row)
-        terms = decode.step(model, plan, work)
-        found, ideal, quantity = expected.step(model, plan, work, terms), decode.step_time(terms, "napkin").value, "step"
+        found, quantity = step.step(model, plan, work, "expected"), "step"
+        ideal = step.napkin_time(found.terms).value
         words = "stream" if work.batch == 1 else "batch"
     elif metric in PROMPTS:
         prompt, cached, quantity = int(field(row, "prompt")), int(row.get("cached", 0)), "prompt"
-        reading = prefill.terms(model, plan, prompt + cached, cached)
+        reading = terms.prompt_terms(model, plan, prompt + cached, cached)
         others = row.get("batch", 1) - 1 if metric == "ttft" else 0
-        timed, ideal = expected.ttft(model, plan, prompt + cached, cached, others, reading), prefill.length(reading).value
+        timed, ideal = step.ttft(model, plan, prompt + cached, cached, others, reading), step.prompt_time(reading).value
         if timed is None:
             raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "its prompts cannot be timed")
         found, words = timed, "ttft" if metric == "ttft" else "prompt"
     elif metric in LOADS:
         prompt, output, quantity, words = int(field(row, "prompt")), field(row, "output"), "load", "load"
-        full = expected.load(model, plan, prompt, output)
+        full = step.load(model, plan, prompt, output)
         if full is None:
             raise UsageError("bad-row", f"a full load of {plan.engine.name} is not predicted", "name a serving engine, such as vllm")
         found = full
-        batch = expected.running(model, plan, prompt, output)
-        ideal = batch / decode.step_time(decode.step(model, plan, Workload(prompt + output / 2, batch)), "napkin").value
+        batch = step.running(model, plan, prompt, output)
+        ideal = batch / step.step(model, plan, Workload(prompt + output / 2, batch), "napkin").mid_s
     else:
         raise UsageError(
             "bad-row",
             f"{printable(str(metric), 40)!r} is not a metric that is predicted",
             f"use one of {', '.join((*STEPS, *PROMPTS, *LOADS))}",
         )
-    of_kind = expected.kind(plan)
+    of_kind = rates.kind(plan)
     mid, low, high = known or (found.mid.value, None, None)
     factor = mid / found.mid.value
     if low is not None and high is not None:
@@ -202,8 +202,8 @@ def point(row: Mapping[str, Any], model: Model, *, known: tuple[float, float, fl
         quantity,
         words,
         of_kind,
-        expected.class_of(plan) or "other",
-        expected.mixture(model),
+        rates.class_of(plan) or "other",
+        rates.mixture(model),
         measured(row, plan),
         mid,
         found.low * factor,

@@ -93,3 +93,8 @@ class Workload:
     prompt: int | None = None
     output: int | None = None
     cached: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The prompt; without one, the context that the sequences hold."""
+        return self.prompt if self.prompt is not None else int(self.ctx)

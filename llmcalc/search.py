@@ -1,7 +1,7 @@
 """Which of very many deployments: a whole space through the one estimator, its Pareto front, and the cheapest within limits.
 
 Devices that an estimate treats alike form a rack: one Device whose rates are columns, beside a row of batches. One call of
-`estimate.decode.step` then times the whole table, through the formulas that time a single step. What is kept is estimated
+`estimate.step` then times the whole table, through the formulas that time a single step. What is kept is estimated
 once more by itself, with plain numbers.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.estimate import capacity, decode, expected, layout, memory, prefill
+from llmcalc.estimate import capacity, layout, memory, step, talk, terms
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import money, time
@@ -133,7 +133,7 @@ def obstacle(space: Space, one: Candidate, weights: Format, tp: int) -> str | No
         return f"{tp} ranks do not divide {heads(space.model)} heads"
     if space.engine.vendors and device.vendor not in space.engine.vendors:
         return f"{space.engine.name} does not run on {device.vendor}"
-    if space.method != "napkin" and decode.compute_key(device, weights)[0] is None:
+    if space.method != "napkin" and terms.compute_key(device, weights)[0] is None:
         return "has no known compute rate"
     return None
 
@@ -145,8 +145,8 @@ def capacity_unknown(space: Space, device: Device) -> bool:
 
 def _alike(device: Device, plan: Deployment, plain: Format) -> tuple[Any, ...]:
     """What of a device steers an estimate, beside its numbers."""
-    latency = decode.link_rate(device)[1].value if plan.tp > 1 else None
-    return device.device_class, decode.compute_key(device, plan.weights), decode.compute_key(device, plain), latency
+    latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
+    return device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency
 
 
 def _stacked(devices: Sequence[Device], nominal: bool) -> Device:
@@ -211,8 +211,8 @@ def deployment(space: Space, device: Device, weights: Format, kv: Format, tp: in
 
 def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) -> dict[str, Figure]:
     """Every quantity of an operating point; with a rack and a row of batches, of all of them at once."""
-    terms = decode.step(space.model, plan, Workload(space.ctx, batch), space.method)
-    length = decode.step_time(terms, space.method)
+    timed = step.step(space.model, plan, Workload(space.ctx, batch), space.method)
+    parts, length = timed.terms, timed.mid
     sequences = Figure("batch", batch, "", "--batch")
     devices = Figure("devices", plan.ranks, "", layout.LAYOUT)
     rate = time.tokens_per_s.of(batch=sequences, step_time_s=length)
@@ -237,7 +237,7 @@ def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) 
         found["energy_joules_per_token"] = money.joules_per_token.of(
             as_name="energy_joules_per_token", power_w=watts, devices=devices, tokens_per_s=rate
         )
-    return found | {f"{key}": figure for key, figure in terms.items() if key in TERMS}
+    return found | {f"{key}": figure for key, figure in parts.items() if key in TERMS}
 
 
 def _per(rate: Any, price: Any) -> Any:
@@ -250,7 +250,7 @@ TERMS = ("weight_read_s", "kv_read_s", "compute_s", "attention_compute_s", "comm
 
 def ttft(space: Space, plan: Deployment) -> Any:
     """Seconds to read the prompt; None where the device has no known compute rate."""
-    return prefill.length(prefill.terms(space.model, plan, space.prompt)).value
+    return step.prompt_time(terms.prompt_terms(space.model, plan, space.prompt)).value
 
 
 def largest_within(time_of: Callable[[Array], Array], limit: float, most: Array) -> Array:
@@ -468,9 +468,9 @@ def row(space: Space, plan: Deployment, one: Candidate, batch: int) -> dict[str,
         "usd_per_hour": value.get("usd_per_hour"),
         "energy_joules_per_token": value.get("energy_joules_per_token"),
         "ttft_s": ttft(space, plan),
-        "bound": decode.bound({key: figures[key] for key in TERMS}, space.method),
+        "bound": terms.bound({key: figures[key] for key in TERMS}, space.method),
         "price_date": one.price_date,
-    } | expected.beside(
+    } | step.beside(
         space.model, plan, Workload(space.ctx, batch), {key: figures[key] for key in TERMS} if space.method == "napkin" else None,
         value["tpot_s"], value.get("usd_per_million_output_tokens"),
     )  # fmt: skip
@@ -563,7 +563,7 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
         value = {key: column[index] for key, column in table.items()}
         mine, largest = int(chosen[index]), int(most[index])
         found = _blank(one, plan.ranks) | {"max_batch": largest, "batch": max(mine, 1), "fits": largest >= max(mine, 1)}
-        bound = decode.bound({key: Figure(key, value[key]) for key in TERMS}, space.method)
+        bound = terms.bound({key: Figure(key, value[key]) for key in TERMS}, space.method)
         if not found["fits"]:
             single = replace(plan, device=one.device)
             need = float(held["weight_bytes"][index] + max(mine, 1) * held["kv_bytes_per_sequence"][index])
@@ -573,7 +573,7 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
             continue
         found |= {key: value.get(key) for key in COMPARED if key in value}
         found |= {"ttft_s": read[index], "bound": bound}
-        found |= expected.beside(
+        found |= step.beside(
             space.model, replace(plan, device=one.device), Workload(space.ctx, max(mine, 1)),
             {key: Figure(key, value[key]) for key in TERMS} if space.method == "napkin" else None,
             value["tpot_s"], value.get("usd_per_million_output_tokens"),

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from llmcalc import accuracy
-from llmcalc.estimate import decode, expected, prefill
+from llmcalc.estimate import rates, step, terms
 from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving
 from llmcalc.plan import Workload
@@ -122,8 +122,8 @@ class Case:
         self.row = row
         self.model = accuracy.model_of(row["model"])
         plan = self.plan = accuracy.deployment(row, self.model)
-        self.kind, self.moe = expected.kind(plan), expected.mixture(self.model)
-        self.group = expected.class_of(plan) or "other"
+        self.kind, self.moe = rates.kind(plan), rates.mixture(self.model)
+        self.group = rates.class_of(plan) or "other"
         self.engine = plan.engine.family
         self.measured = accuracy.measured(row, plan)
         metric = row["metric"]
@@ -139,11 +139,11 @@ class Case:
         if alone:
             work = self.work = Workload(work.ctx, work.batch)
         if self.quantity == "load":
-            batch = expected.running(self.model, plan, prompt, row["output"])
+            batch = step.running(self.model, plan, prompt, row["output"])
             work = Workload(work.ctx, batch, prompt, row["output"])
             self.rate = batch
             self.measured = batch / self.measured
-        found = expected.step_inputs(self.model, plan, work, decode.step(self.model, plan, work))
+        found = step.step_inputs(self.model, plan, work, terms.step_terms(self.model, plan, work))
         self.numbers |= {name: float(figure.value) for name, figure in found.items()}
         self.reading = bool(work.output and work.prompt and self.kind == "serving")
         if self.reading:
@@ -151,18 +151,18 @@ class Case:
             self.numbers["output_tokens"] = work.output
 
     def _prompt(self, prompt: int, cached: int) -> None:
-        found = prefill.terms(self.model, self.plan, prompt, cached)
-        gemm, attention = expected._desktop_times(self.plan, found) if self.kind == "desktop" else (found["gemm_s"], found["attention_s"])
+        found = terms.prompt_terms(self.model, self.plan, prompt, cached)
+        gemm, attention = step._desktop_times(self.plan, found) if self.kind == "desktop" else (found["gemm_s"], found["attention_s"])
         tokens = prompt - cached
         self.numbers |= {
             "gemm_s": gemm.value,
             "reading_weight_s": found["weight_read_s"].value,
             "attention_s": attention.value,
             "reading_talk_s": found["communication_s"].value,
-            "activation_s": expected._activations(self.model, self.plan, tokens).value,
+            "activation_s": step._activations(self.model, self.plan, tokens).value,
             "tokens": tokens,
-            "chunks": max(1, tokens / expected.MICRO_BATCH) if self.kind == "desktop" else 1,
-            "pipeline": serving.pipelined_s(1.0, self.plan.pp, max(1, tokens / expected.MICRO_BATCH)),
+            "chunks": max(1, tokens / step.MICRO_BATCH) if self.kind == "desktop" else 1,
+            "pipeline": serving.pipelined_s(1.0, self.plan.pp, max(1, tokens / step.MICRO_BATCH)),
             "layers": len(self.model.stack.layers),
         }
 
@@ -387,7 +387,7 @@ def factors(cases: list[Case], unseen: list[float]) -> list[float]:
 
 def band_of(case: Case) -> str:
     """Which of the bands a row is of."""
-    return expected.step_classes(case.plan, case.work)[case.work.batch > 1] if case.quantity == "step" else case.quantity
+    return step.step_classes(case.plan, case.work)[case.work.batch > 1] if case.quantity == "step" else case.quantity
 
 
 def bands(cases: list[Case], unseen: list[float]) -> dict[str, Any]:
@@ -420,7 +420,7 @@ def ranges_unseen(cases: list[Case], unseen: list[float]) -> list[tuple[float, f
         rest = [place for place, case in enumerate(cases) if case.left_out_with != shape]
         others = bands([cases[place] for place in rest], [unseen[place] for place in rest])
         for place in set(range(len(cases))) - set(rest):
-            found = expected.band(band_of(cases[place]), cases[place].model, cases[place].plan, others)
+            found = rates.band(band_of(cases[place]), cases[place].model, cases[place].plan, others)
             made[place] = (found.low, found.high)
     return made
 

@@ -10,7 +10,7 @@ import pytest
 
 from llmcalc import accuracy, engines, hardware
 from llmcalc.commands import common
-from llmcalc.estimate import decode, expected, prefill
+from llmcalc.estimate import prefill, rates, step
 from llmcalc.formulas import expected as f
 from llmcalc.plan import Deployment, Workload
 
@@ -23,7 +23,7 @@ def plan(device: str, model: str = LLAMA, **given: Any) -> Deployment:
 
 def every_set() -> list[tuple[str, dict[str, float]]]:
     found = []
-    for quantity, kinds in expected.table()["shares"].items():
+    for quantity, kinds in rates.table()["shares"].items():
         for kind, one in kinds.items():
             found += [(f"{quantity} {kind} {name}", values) for name, values in {"base": one["base"], **one["groups"]}.items()]
     return found
@@ -41,16 +41,16 @@ def test_no_share_above_the_peak_and_no_negative_cost(name: str, values: dict[st
 
 
 def test_every_class_is_named_and_its_band_has_two_ends() -> None:
-    for kinds in expected.table()["shares"].values():
+    for kinds in rates.table()["shares"].values():
         for one in kinds.values():
-            assert set(one["groups"]) <= set(expected.GROUP)
-    for name, band in expected.table()["bands"].items():
+            assert set(one["groups"]) <= set(rates.GROUP)
+    for name, band in rates.table()["bands"].items():
         assert 0 < band["widest_low"] <= band["low"] <= band["high"] <= band["widest_high"], name
 
 
 def test_the_calibration_is_of_the_bundled_rows() -> None:
     rows = accuracy.bundled()
-    assert expected.table()["rows"] == len(rows)
+    assert rates.table()["rows"] == len(rows)
     assert {str(row["id"]) for row in rows} == set(accuracy.unseen())
 
 
@@ -77,7 +77,7 @@ def test_the_calibration_is_of_the_bundled_rows() -> None:
 )
 def test_the_class_of_a_deployment(device: str, engine: str, tp: str | None, kind: str, group: str | None) -> None:
     made = replace(plan(device, tp=tp), engine=engines.find(engine))
-    assert (expected.kind(made), expected.class_of(made)) == (kind, group)
+    assert (rates.kind(made), rates.class_of(made)) == (kind, group)
 
 
 def test_a_step_by_hand() -> None:
@@ -113,24 +113,24 @@ KERNELS_MS = {1: 6.09, 8: 8.70, 16: 12.77, 32: 17.52, 48: 22.27}
 @pytest.mark.parametrize(("batch", "kernels_ms"), KERNELS_MS.items())
 def test_the_expected_step_lies_above_the_measured_kernels(batch: int, kernels_ms: float) -> None:
     made = plan("h100-sxm")
-    found = expected.step(common.load(LLAMA), made, Workload(8192, batch))
-    ideal = decode.step_time(decode.step(common.load(LLAMA), made, Workload(8192, batch)), "napkin").value
+    found = step.step(common.load(LLAMA), made, Workload(8192, batch), "expected")
+    ideal = step.step(common.load(LLAMA), made, Workload(8192, batch), "napkin").mid_s
     assert 0.95 * kernels_ms <= found.mid_s * 1e3 <= 1.35 * kernels_ms
     assert 1.1 <= found.mid_s / ideal <= 2
 
 
 def test_a_sweep_is_one_estimate() -> None:
     model, made = common.load("Qwen/Qwen3-30B-A3B"), plan("2x h100-sxm", "Qwen/Qwen3-30B-A3B")
-    swept = expected.step(model, made, Workload(4096, numpy.array([1, 16, 256])))
-    single = [expected.step(model, made, Workload(4096, batch)).mid_s for batch in (1, 16, 256)]
+    swept = step.step(model, made, Workload(4096, numpy.array([1, 16, 256])), "expected")
+    single = [step.step(model, made, Workload(4096, batch), "expected").mid_s for batch in (1, 16, 256)]
     assert list(swept.mid_s) == pytest.approx(single, rel=1e-12)
     assert len(swept.low_s) == len(swept.high_s) == 3
 
 
 def test_a_class_without_rows_has_a_wide_range_and_says_so() -> None:
     model = common.load("Qwen/Qwen3-8B")
-    many = expected.step(model, plan("b200", "Qwen/Qwen3-8B"), Workload(4096, 8))
-    none = expected.step(model, plan("tpu-v6e", "Qwen/Qwen3-8B"), Workload(4096, 8))
+    many = step.step(model, plan("b200", "Qwen/Qwen3-8B"), Workload(4096, 8), "expected")
+    none = step.step(model, plan("tpu-v6e", "Qwen/Qwen3-8B"), Workload(4096, 8), "expected")
     assert "no rows of dense models measured on tpu-v6e" in none.words
     assert "96 measured rows" in many.words and "on Blackwell" in many.words
     assert none.high_s / none.low_s > 1.3 * many.high_s / many.low_s
@@ -143,7 +143,7 @@ def test_a_range_allows_for_prompts_of_which_nothing_is_said() -> None:
         if row["metric"] in ("tpot", "itl") and row.get("batch", 1) > 1 and row.get("output"):
             model = accuracy.model_of(row["model"])
             made, work = accuracy.deployment(row, model), accuracy.workload(row)
-            found = expected.step(model, made, Workload(work.ctx, work.batch))
+            found = step.step(model, made, Workload(work.ctx, work.batch), "expected")
             assert "others' prompts" in found.words
             inside.append(found.low_s <= accuracy.measured(row, made) <= found.high_s)
     assert len(inside) > 250
@@ -152,7 +152,7 @@ def test_a_range_allows_for_prompts_of_which_nothing_is_said() -> None:
 
 def test_no_compute_rate_no_prompt() -> None:
     device = replace(hardware.load("h100-sxm"), compute={})
-    assert expected.ttft(common.load(LLAMA), replace(plan("h100-sxm"), device=device), 1024) is None
+    assert step.ttft(common.load(LLAMA), replace(plan("h100-sxm"), device=device), 1024) is None
     found = prefill.prefill(common.load(LLAMA), replace(plan("h100-sxm"), device=device), 1024)
     assert found.results["expected_ttft_s"] is None
     assert any(text.startswith("expected_ttft_s") for text in found.warnings)
@@ -160,8 +160,8 @@ def test_no_compute_rate_no_prompt() -> None:
 
 def test_requests_slow_each_other_down_only_where_their_shape_is_given() -> None:
     model, made = common.load(LLAMA), plan("h100-sxm")
-    plain = expected.step(model, made, Workload(1536, 32)).mid_s
-    busy = expected.step(model, made, Workload(1536, 32, 1024, 1024)).mid_s
-    alone = expected.step(model, made, Workload(1536, 1, 1024, 1024)).mid_s
+    plain = step.step(model, made, Workload(1536, 32), "expected").mid_s
+    busy = step.step(model, made, Workload(1536, 32, 1024, 1024), "expected").mid_s
+    alone = step.step(model, made, Workload(1536, 1, 1024, 1024), "expected").mid_s
     assert busy > plain
-    assert alone == pytest.approx(expected.step(model, made, Workload(1536, 1)).mid_s)
+    assert alone == pytest.approx(step.step(model, made, Workload(1536, 1), "expected").mid_s)

@@ -9,7 +9,7 @@ import pytest
 from shapes import bundled, plan
 
 from llmcalc.cli import main
-from llmcalc.estimate import capacity, cost, decode, layout, memory
+from llmcalc.estimate import capacity, cost, decode, layout, memory, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import money, time
 from llmcalc.plan import Workload
@@ -31,7 +31,7 @@ def test_uc012_a_latent_cache_is_not_cut_by_tensor_parallelism(tp: int) -> None:
     """github.com/inference-sim/inference-sim/issues/1712: each rank reads 576 elements per token and layer, in capacity and in time alike."""
     found = bundled("deepseek-ai/DeepSeek-V3")
     run = plan(found, tp=tp)
-    per_rank = decode.step(found, run, Workload(1000, 1))["kv_read_s"].value * 3.35e12
+    per_rank = terms.step_terms(found, run, Workload(1000, 1))["kv_read_s"].value * 3.35e12
     assert per_rank == pytest.approx(61 * 576 * 2 * 1000, rel=1e-12)
     assert layout.sequence_bytes(found, run, Figure("ctx_tokens", 1000)).value / tp == pytest.approx(per_rank, rel=1e-12)
 

@@ -13,7 +13,7 @@ import pytest
 from shapes import bundled, llama, plan
 
 from llmcalc import model
-from llmcalc.estimate import decode, memory
+from llmcalc.estimate import decode, memory, talk
 from llmcalc.formulas import compute, money, time
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Workload
@@ -193,7 +193,7 @@ VECTORS: list[Row] = [
     ("AC-05", "aiconfigurator, user guide", 5.572, 0.05, lambda: sum(ran("Qwen/Qwen3-32B", 4608, 32, "h200-sxm", tp=4)[k] for k in ("weight_read_s", "kv_read_s")) * 1e3),
     # Kernels of one decode step added up, vLLM 0.24 on H100: 10-29% above the ideal step, which the vector allows for.
     *((f"MS-01-B{b}", "aiconfigurator, silicon tables", ms, 0.3, lambda b=b: ran("meta-llama/Meta-Llama-3-8B", 8192, b)["step_time_s"] * 1e3) for b, ms in KERNELS.items()),
-    ("MS-02", "aiconfigurator, silicon tables: a small all-reduce at 8 ranks, us", 4.7, 0.1, lambda: decode.LATENCY_S["nvlink"] * 1e6),
+    ("MS-02", "aiconfigurator, silicon tables: a small all-reduce at 8 ranks, us", 4.7, 0.1, lambda: talk.LATENCY_S["nvlink"] * 1e6),
     ("FA-01", "flash-attention, FLOP counter", 549755813888, 0, lambda: compute.prefill_attention_flops(1, 4 * 32 * 128, compute.causal_pairs(8192, 0))),
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ import pytest
 from shapes import bundled, plan
 
 from llmcalc.cli import main
-from llmcalc.estimate import prefill
+from llmcalc.estimate import prefill, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving, time
 from llmcalc.plan import Workload
@@ -73,9 +73,9 @@ def test_where_attention_begins_to_lead() -> None:
 def test_a_chunk_slows_the_batch(chunk: int, ms: float) -> None:
     """Notes on theory: 32 sequences of 8k decode beside a chunk of c tokens: max(w/W, 2N(32+c)/P) + 32 caches."""
     model = bundled(LLAMA)
-    step = prefill.mixed_step(model, plan(model), Workload(8192, 32), chunk, 8192)
-    attention = step.inputs[-1].value
-    assert (step.value - attention) * 1e3 == pytest.approx(ms, rel=3e-3)
+    mixed = step.mixed_step(model, plan(model), Workload(8192, 32), chunk, 8192)
+    attention = mixed.inputs[-1].value
+    assert (mixed.value - attention) * 1e3 == pytest.approx(ms, rel=3e-3)
     # All of the prompt's attention, dealt over its chunks by their length.
     assert attention == pytest.approx(4 * 32 * 32 * 128 * 8192**2 / 2 / 989.4e12 * chunk / 8192)
 
@@ -111,7 +111,7 @@ def test_a_window_bounds_each_query() -> None:
     """gpt-oss: half of the layers see 128 tokens: S·w - w²/2 pairs instead of S²/2."""
     model = bundled("openai/gpt-oss-20b")
     full = Figure("tokens", 8192)
-    pairs = {mixer.kind: prefill.attention_pairs(mixer.entries[0], full, Figure("cached_tokens", 0)).value for mixer, _ in _mixers(model)}
+    pairs = {mixer.kind: terms.attention_pairs(mixer.entries[0], full, Figure("cached_tokens", 0)).value for mixer, _ in _mixers(model)}
     assert pairs["full"] == 8192**2 / 2
     assert pairs["window"] == 8192 * 128 - 128**2 / 2
 

@@ -17,7 +17,7 @@ from llmcalc import hardware, model
 from llmcalc.architecture import Model
 from llmcalc.cli import main
 from llmcalc.errors import LlmcalcError, UsageError
-from llmcalc.estimate import capacity, cost, decode, layout, memory
+from llmcalc.estimate import capacity, cost, decode, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
 
@@ -39,25 +39,25 @@ models = st.sampled_from(MODELS)
 devices = st.sampled_from(DEVICES)
 batches = st.integers(1, 2000)
 contexts = st.integers(1, 200_000)
-methods = st.sampled_from(decode.METHODS)
+methods = st.sampled_from(terms.METHODS)
 widths = st.sampled_from([4.125, 4.5, 6.5, 8.0, 8.5, 16.0])
 
 
 def length(found: Model, run: Deployment, ctx: Any, batch: Any, method: str = "napkin") -> Any:
-    return decode.step_time(decode.step(found, run, Workload(ctx, batch), method), method).value
+    return step.step(found, run, Workload(ctx, batch), method).mid_s
 
 
 @given(models, devices, batches, contexts, methods)
 def test_a_step_is_never_below_a_bound(found: Model, device: str, batch: int, ctx: int, method: str) -> None:
     run = plan(found, device)
-    terms = decode.step(found, run, Workload(ctx, batch), method)
-    step = decode.step_time(terms, method).value
-    memory_s = terms["weight_read_s"].value + terms["kv_read_s"].value
-    arithmetic = terms["compute_s"].value + (terms["attention_compute_s"].value if method == "roofline" else 0)
-    assert step >= memory_s * (1 - 1e-12)
-    assert step >= arithmetic * (1 - 1e-12)
+    timed = step.step(found, run, Workload(ctx, batch), method)
+    parts, spent = timed.terms, timed.mid_s
+    memory_s = parts["weight_read_s"].value + parts["kv_read_s"].value
+    arithmetic = parts["compute_s"].value + (parts["attention_compute_s"].value if method == "roofline" else 0)
+    assert spent >= memory_s * (1 - 1e-12)
+    assert spent >= arithmetic * (1 - 1e-12)
     if method == "napkin":
-        assert step <= memory_s + terms["compute_s"].value, "and never above their sum: reading and multiplying overlap"
+        assert spent <= memory_s + parts["compute_s"].value, "and never above their sum: reading and multiplying overlap"
 
 
 @given(models, devices, batches, contexts, st.integers(1, 5000), methods)
@@ -93,7 +93,7 @@ def test_throughput_and_tpot_grow_with_the_batch(found: Model, device: str, batc
 
 @given(st.sampled_from(DENSE), st.sampled_from([1, 2, 4]), contexts, batches)
 def test_twice_the_ranks_read_half_the_weights_each(found: Model, tp: int, ctx: int, batch: int) -> None:
-    one, two = (decode.step(found, plan(found, tp=ranks), Workload(ctx, batch)) for ranks in (tp, 2 * tp))
+    one, two = (terms.step_terms(found, plan(found, tp=ranks), Workload(ctx, batch)) for ranks in (tp, 2 * tp))
     assert two["weight_read_s"].value == pytest.approx(one["weight_read_s"].value / 2, rel=1e-12)
     assert two["compute_s"].value == pytest.approx(one["compute_s"].value / 2, rel=1e-12)
     held = [layout.held_weight_bytes(found, plan(found, tp=ranks)).value / ranks for ranks in (tp, 2 * tp)]
@@ -165,8 +165,8 @@ def test_what_fits_is_what_fits(found: Model, device: str, batch: int, ctx: int,
 def test_at_the_crossover_caches_take_as_long_as_weights(found: Model, batch: int, ctx: int, method: str) -> None:
     run = plan(found)
     where = decode.decode(found, run, Workload(ctx, batch), method).results["kv_crossover_batch"]
-    terms = decode.step(found, run, Workload(ctx, where), method)
-    assert terms["kv_read_s"].value == pytest.approx(terms["weight_read_s"].value, rel=1e-6)
+    parts = terms.step_terms(found, run, Workload(ctx, where), method)
+    assert parts["kv_read_s"].value == pytest.approx(parts["weight_read_s"].value, rel=1e-6)
 
 
 # ---- what a profile does not know -------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_without_a_rate_arithmetic_is_unknown_not_free(tmp_path: Any) -> None:
     assert answer.results["step_time_s"] == pytest.approx((16.0605e9 + 8 * 1.0737e9) / 1e12, rel=1e-4), "the bytes are still read"
     assert finite(answer.results)
     with pytest.raises(UsageError, match="bare has no known compute rate") as caught:
-        decode.step(found, run, Workload(8192, 8), "roofline")
+        terms.step_terms(found, run, Workload(8192, 8), "roofline")
     assert caught.value.code == "no-compute-rate"
 
 
@@ -257,16 +257,16 @@ def test_every_device_answers_with_numbers_or_reasons(device: str) -> None:
 def test_weight_only_formats_are_multiplied_at_16_bits() -> None:
     """A100 has no fp8 cores: fp8 weights halve the bytes, and the rate stays bf16's; on an H100 the rate doubles too."""
     found = DENSE[1]
-    old, new = (decode.compute_rate(hardware.load(device), plan(found, weights="fp8").weights) for device in ("a100-80-sxm", "h100-sxm"))
+    old, new = (terms.compute_rate(hardware.load(device), plan(found, weights="fp8").weights) for device in ("a100-80-sxm", "h100-sxm"))
     assert old.value == 312e12 and "dequantised" in old.origin
     assert new.value == 1979e12 and "dequantised" not in new.origin
-    volta = decode.compute_rate(hardware.load("v100-32-sxm"), plan(found).weights)
+    volta = terms.compute_rate(hardware.load("v100-32-sxm"), plan(found).weights)
     assert volta.value == 125e12 and "bf16 has no rate of its own" in volta.origin
 
 
 def test_an_unknown_method_is_named() -> None:
     with pytest.raises(UsageError) as caught:
-        decode.step(TINY, plan(TINY), Workload(1), "guess")
+        terms.step_terms(TINY, plan(TINY), Workload(1), "guess")
     assert caught.value.code == "unknown-method" and "guess" in caught.value.message
 
 

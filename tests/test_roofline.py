@@ -8,7 +8,7 @@ import pytest
 from shapes import bundled, plan
 
 from llmcalc import model
-from llmcalc.estimate import decode, layout, memory, roofline
+from llmcalc.estimate import decode, layout, memory, roofline, step, talk, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Workload
@@ -21,10 +21,10 @@ LLAMA, SEVENTY, MOE, LATENT = (
 )
 
 
-def terms(name: str, ctx: int, batch: int, method: str = "napkin", **more: Any) -> dict[str, float]:
+def figures_of(name: str, ctx: int, batch: int, method: str = "napkin", **more: Any) -> dict[str, float]:
     found = bundled(name)
-    figures = decode.step(found, plan(found, **more), Workload(ctx, batch), method)
-    return {"step": decode.step_time(figures, method).value, **{key: figure.value for key, figure in figures.items()}}
+    timed = step.step(found, plan(found, **more), Workload(ctx, batch), method)
+    return {"step": timed.mid_s, **{key: figure.value for key, figure in timed.terms.items()}}
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def terms(name: str, ctx: int, batch: int, method: str = "napkin", **more: Any) 
     ],
 )
 def test_the_step_of_a_dense_model_both_ways(ctx: int, batch: int, napkin: float, roofline: float) -> None:
-    assert terms(LLAMA, ctx, batch)["step"] * 1e3 == pytest.approx(napkin, abs=1.5e-3)
-    assert terms(LLAMA, ctx, batch, "roofline")["step"] * 1e3 == pytest.approx(roofline, rel=3e-4)
+    assert figures_of(LLAMA, ctx, batch)["step"] * 1e3 == pytest.approx(napkin, abs=1.5e-3)
+    assert figures_of(LLAMA, ctx, batch, "roofline")["step"] * 1e3 == pytest.approx(roofline, rel=3e-4)
 
 
 @pytest.mark.parametrize(("batch", "weights_ms", "experts"), [(1, 1.81, 8), (8, 7.71, 52), (32, 15.84, 112), (128, 18.03, 128)])
 def test_a_mixture_reads_the_experts_that_a_batch_touches(batch: int, weights_ms: float, experts: int) -> None:
     """Qwen3-30B-A3B on an H100, without its embedding table; 25 MB of router make 0.0075 ms."""
     assert time.distinct_experts(128, 8, batch) == pytest.approx(experts, abs=0.7)
-    assert terms(MOE, 512, batch, "roofline")["weight_read_s"] * 1e3 == pytest.approx(weights_ms + 0.0075, abs=0.006)
+    assert figures_of(MOE, 512, batch, "roofline")["weight_read_s"] * 1e3 == pytest.approx(weights_ms + 0.0075, abs=0.006)
 
 
 @pytest.mark.parametrize(("tokens", "experts"), [(1, 8), (4, 29), (8, 52), (16, 82), (32, 112), (64, 126), (128, 128)])
@@ -64,14 +64,14 @@ def test_distinct_experts(tokens: int, experts: int) -> None:
 def test_the_critical_batch_of_a_format(weights: str, tokens: float) -> None:
     """P·b/2W on an H100: formats without cores of their own are multiplied at the 16-bit rate."""
     found = bundled(LLAMA)
-    assert decode.critical_batch(found, plan(found, weights=weights)).value == pytest.approx(tokens, abs=0.8)
+    assert terms.critical_batch(found, plan(found, weights=weights)).value == pytest.approx(tokens, abs=0.8)
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("mistralai/Mixtral-8x7B-v0.1", 1181), (MOE, 4723), (LATENT, 9446)])
 def test_the_critical_batch_of_a_mixture(name: str, tokens: float) -> None:
     """E/k times that of its formats: 4, 16 and 32 times 295.2."""
     found = bundled(name)
-    assert decode.critical_batch(found, plan(found, weights="bf16")).value == pytest.approx(tokens, rel=1e-3)
+    assert terms.critical_batch(found, plan(found, weights="bf16")).value == pytest.approx(tokens, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_absorbed_latent_attention_comes_near_the_ridge() -> None:
     found = bundled(LATENT)
     for kv, intensity, binds in (("bf16", 241.8, False), ("fp8", 483.6, True)):
         run = plan(found, kv=kv, tp=8)
-        figures = decode.step(found, run, Workload(8192, 64), "roofline")
+        figures = terms.step_terms(found, run, Workload(8192, 64), "roofline")
         work = figures["attention_compute_s"].value * 989.4e12 * 8
         read = 64 * 8192 * 61 * 576 * run.kv.bytes
         assert work / read == pytest.approx(intensity, abs=0.05)
         # Every rank reads the whole latent and computes an eighth of the heads, so eight ranks are far from the ridge.
         assert figures["attention_s"].value == pytest.approx(figures["kv_read_s"].value, rel=1e-12)
-        alone = decode.step(found, plan(found, kv=kv), Workload(8192, 64), "roofline")
+        alone = terms.step_terms(found, plan(found, kv=kv), Workload(8192, 64), "roofline")
         assert (alone["attention_compute_s"].value > alone["kv_read_s"].value) is binds
         assert alone["attention_s"].value == max(alone["attention_compute_s"].value, alone["kv_read_s"].value)
 
@@ -165,7 +165,7 @@ def test_experts_dealt_over_groups() -> None:
 
 def test_experts_within_a_tensor_group_need_no_exchange_of_their_own() -> None:
     """Every rank of a tensor group has every token already: the all-reduce behind the experts adds up their outputs."""
-    assert terms(MOE, 4096, 64, tp=4, ep=4)["communication_s"] == terms(MOE, 4096, 64, tp=4)["communication_s"]
+    assert figures_of(MOE, 4096, 64, tp=4, ep=4)["communication_s"] == figures_of(MOE, 4096, 64, tp=4)["communication_s"]
 
 
 def test_quantised_weights_leave_the_head_at_16_bits() -> None:
@@ -173,7 +173,7 @@ def test_quantised_weights_leave_the_head_at_16_bits() -> None:
     matrices = 32 * (4096 * 4096 * 2 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
     norms = 65 * 4096
     expected = matrices * 4.15625 / 8 + (128256 * 4096 + norms) * 2
-    assert terms(LLAMA, 1, 1, "roofline", weights="awq")["weight_read_s"] == pytest.approx(expected / 3.35e12, rel=1e-9)
+    assert figures_of(LLAMA, 1, 1, "roofline", weights="awq")["weight_read_s"] == pytest.approx(expected / 3.35e12, rel=1e-9)
 
 
 def test_an_encoder_is_held_but_not_read() -> None:
@@ -190,14 +190,14 @@ def test_block_diagonal_gates_are_read_whole() -> None:
     found = bundled("google/recurrentgemma-2b-it")
     gates = [(layers, weight) for layers, weight in model.weights(found) if weight.name.startswith("rg_lru.") and weight.columns > 1]
     assert sum(layers * weight.params for layers, weight in gates) == 18 * 2 * 10 * 256 * 256
-    read = {method: decode.step(found, plan(found), Workload(1, 1), method)["weight_read_bytes"].value for method in decode.METHODS}
+    read = {method: terms.step_terms(found, plan(found), Workload(1, 1), method)["weight_read_bytes"].value for method in terms.METHODS}
     assert read["roofline"] == read["napkin"] == 2 * 2_682_862_080
 
 
 def test_a_pipeline_hands_whole_hidden_states_over() -> None:
     """Llama-3.1-70B on two stages of H100: 32 of 64 sequences meet, 32 × 8,192 × 2 B over 450 GB/s, and 5 µs."""
     found = bundled(SEVENTY)
-    assert decode.communication(found, plan(found, pp=2), 32).value == pytest.approx(5e-6 + 524288 / 450e9)
+    assert talk.communication(found, plan(found, pp=2), 32).value == pytest.approx(5e-6 + 524288 / 450e9)
 
 
 def test_experts_over_two_groups_replace_an_all_reduce_by_two_all_to_alls() -> None:
@@ -208,7 +208,7 @@ def test_experts_over_two_groups_replace_an_all_reduce_by_two_all_to_alls() -> N
     reduce = min(latency + 3 * message / link, 2 * latency + 2 * 3 / 4 * message / link)
     dispatch = latency + 7 / 8 * (message / 4 * 8) / link
     by_hand = 64 * reduce + 2 * 58 * dispatch
-    assert decode.communication(found, plan(found, tp=4, ep=8), 32).value == pytest.approx(by_hand, rel=1e-9)
+    assert talk.communication(found, plan(found, tp=4, ep=8), 32).value == pytest.approx(by_hand, rel=1e-9)
 
 
 def test_the_intensity_of_a_pipeline_is_that_of_its_micro_batches() -> None:
@@ -226,7 +226,7 @@ def test_a_table_that_is_looked_up_is_not_a_matrix_product() -> None:
     found = bundled("google/gemma-4-E2B")
     tables = sum(weight.params for weight in found.stack.outside if weight.part == "embedding")
     assert tables > 2e9
-    read = decode.step(found, plan(found), Workload(1, 1), "roofline")["weight_read_bytes"].value
+    read = terms.step_terms(found, plan(found), Workload(1, 1), "roofline")["weight_read_bytes"].value
     assert read == pytest.approx(2 * (layout.weight_split(found)[0] - tables), rel=1e-6)
 
 
@@ -246,8 +246,8 @@ def test_the_longest_of_the_terms_is_named() -> None:
         (128, 1, {"tp": 64}, "communication"),
     ):
         found = bundled(LLAMA)
-        figures = decode.step(found, plan(found, **more), Workload(ctx, batch))
-        assert decode.bound(figures) == word
+        figures = terms.step_terms(found, plan(found, **more), Workload(ctx, batch))
+        assert terms.bound(figures) == word
     assert layout.sequence_bytes(bundled(LLAMA), plan(bundled(LLAMA)), Figure("ctx_tokens", 1)).value == 131072
 
 
@@ -265,8 +265,8 @@ def test_a_shared_block_is_read_and_multiplied_at_every_use(blocks: int, further
     found = model.read(ZAMBA2 | {"layers_block_type": kinds, "num_mem_blocks": blocks}, id="zamba2")
     made, block = plan(found), 3 * 128 * 128 + 64 * 128 + 3 * 96 * 64 + 128 + 64
     assert block == 75_968
-    assert decode.step_params(found).value - memory.active_params(found) == further * block
-    read = {method: decode.step(found, made, Workload(64, 1), method)["weight_read_bytes"].value for method in decode.METHODS}
+    assert terms.step_params(found).value - memory.active_params(found) == further * block
+    read = {method: terms.step_terms(found, made, Workload(64, 1), method)["weight_read_bytes"].value for method in terms.METHODS}
     stored = memory.language_params(found)
     assert read["napkin"] == 2 * (stored + further * block)
     assert read["roofline"] == read["napkin"]  # the table is the head, too
@@ -275,5 +275,5 @@ def test_a_shared_block_is_read_and_multiplied_at_every_use(blocks: int, further
 def test_tables_beside_the_input_embedding_are_looked_up() -> None:
     """Gemma-4-E2B: 35 layers of 256 values for each of 262,144 tokens, 2.35 of its 4.63 billion parameters, are no traffic."""
     found = bundled("google/gemma-4-E2B")
-    read = decode.step(found, plan(found), Workload(4096, 1))["weight_read_bytes"].value
+    read = terms.step_terms(found, plan(found), Workload(4096, 1))["weight_read_bytes"].value
     assert read == 2 * (4_628_569_344 - 35 * 256 * 262_144)

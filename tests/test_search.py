@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcalc import engines, formats, hardware, model, search, sources
-from llmcalc.estimate import capacity, cost, decode, prefill
+from llmcalc.estimate import capacity, cost, decode, step, terms
 from llmcalc.plan import Deployment, Workload
 from llmcalc.search import X_AXES, Y_AXES, Limits, Space
 
@@ -150,7 +150,7 @@ def test_every_device_in_a_rack_is_estimated_as_by_itself(engine: str) -> None:
             single = decode.decode(space.model, plan, Workload(4096, 7))
             assert figures["tpot_s"].value[index][1] == pytest.approx(single.results["tpot_s"], rel=1e-12), one.device.id
             assert int(rack.most[index]) == max(0, capacity.fit(space.model, plan, Workload(4096, 1)).results["max_batch"])
-            alone = prefill.length(prefill.terms(space.model, plan, 4096)).value
+            alone = step.prompt_time(terms.prompt_terms(space.model, plan, 4096)).value
             assert (alone is None and np.isnan(read[index][0])) or read[index][0] == pytest.approx(alone, rel=1e-12)
     unsized = {id for id in devices if hardware.load(id).memory_bytes is None}
     strangers = {id for id in devices if engine == "vllm" and hardware.load(id).vendor not in space.engine.vendors}

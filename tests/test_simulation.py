@@ -16,7 +16,7 @@ from shapes import bundled, plan
 
 from llmcalc.cli import main
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import decode, prefill, serving
+from llmcalc.estimate import serving, step, terms
 from llmcalc.estimate.quantiles import Quantiles
 from llmcalc.estimate.serving import Piecewise, Rates
 from llmcalc.estimate.simulate import Outcome, simulate
@@ -300,10 +300,10 @@ def test_rates_are_the_estimators() -> None:
         layout = plan(model, device, "fp8" if "DeepSeek" in name else "auto", tp=tp)
         rates = serving.rates(model, layout)
         for batch, ctx in ((1, 100), (7, 2000), (60, 9000), (300, 128)):
-            step = decode.step_time(decode.step(model, layout, Workload(ctx, batch)), "napkin").value
-            assert rates.fixed_s(batch) + batch * rates.kv_s(ctx) == pytest.approx(step, rel=1e-9)
+            alone = step.step(model, layout, Workload(ctx, batch), "napkin").mid_s
+            assert rates.fixed_s(batch) + batch * rates.kv_s(ctx) == pytest.approx(alone, rel=1e-9)
         for prompt, cached in ((700, 0), (6000, 0), (6000, 4000)):
-            alone = prefill.length(prefill.terms(model, layout, prompt, cached)).value
+            alone = step.prompt_time(terms.prompt_terms(model, layout, prompt, cached)).value
             assert rates.prompt_s(prompt, cached, 0) == pytest.approx(alone, rel=2e-3)
 
 

@@ -14,7 +14,7 @@ from llmcalc import hardware as devices
 from llmcalc import present, sources
 from llmcalc.commands import common as c
 from llmcalc.errors import UsageError, close_matches, printable
-from llmcalc.estimate import expected
+from llmcalc.estimate import rates
 from llmcalc.present import Axis, Chart, Column, Fact, Report, Series
 
 EXAMPLES = """
@@ -160,7 +160,7 @@ def _model_id(reference: str | None) -> str | None:
 def _class(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
         "metric": estimator.METRICS[row["metric"]],
-        "group": expected.GROUP.get(row["group"], "others") + (", mixtures" if row["mixture"] else ""),
+        "group": rates.GROUP.get(row["group"], "others") + (", mixtures" if row["mixture"] else ""),
         "sort": "mixture" if row["mixture"] else "dense",
     }
 

@@ -7,7 +7,7 @@ import typer
 from llmcalc.commands import common as c
 from llmcalc.errors import UsageError
 from llmcalc.estimate import decode as estimator
-from llmcalc.estimate.expected import shaped
+from llmcalc.estimate.step import shaped
 from llmcalc.plan import Workload
 from llmcalc.present import Fact, Report
 

@@ -9,7 +9,7 @@ import typer
 from llmcalc import units
 from llmcalc.commands import common as c
 from llmcalc.commands.space import listed
-from llmcalc.estimate import decode
+from llmcalc.estimate import capacity
 from llmcalc.estimate import roofline as estimator
 from llmcalc.plan import Workload
 from llmcalc.present import Axis, Chart, Mark, Report, Series, columns, facts
@@ -54,7 +54,7 @@ def roofline(
     tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
     plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp)
     if batch is None:
-        most = decode.fits(found, plan, Workload(tokens, 1)).results["max_batch"] or 1
+        most = capacity.holds(found, plan, Workload(tokens, 1)).max_batch or 1
         batches = tuple(sorted({2**power for power in range(int(most).bit_length())} | {int(most)}))
     else:
         batches = tuple(sorted({c.whole_number(word, "batch") for word in listed(batch, "batch")}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llmcalc import engines
@@ -108,6 +108,52 @@ def cautions(model: Model, plan: Deployment, ctx: int) -> list[str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whether a workload fits, the most sequences at its context (both None where the memory is not known), and what to say of it."""
+
+    fits: bool | None
+    max_batch: int | None
+    warnings: tuple[str, ...]
+
+
+def holds(model: Model, plan: Deployment, work: Workload) -> Held:
+    """The verdict of `fit` alone; where the device's memory is not known, none and a warning."""
+    try:
+        found = ledger(model, plan, work.ctx)
+    except UsageError as problem:
+        return Held(None, None, (*cautions(model, plan, work.ctx), f"fits: {problem.message}: {problem.hint}"))
+    batch = sequences(plan, found["max_batch_exact"].value)
+    said = remarks(model, plan, work, found)
+    if not plan.engine.nominal:
+        said += engine_warnings(model, plan, batch, found["kv_budget_bytes"].value)
+    return Held(batch >= work.batch, batch, tuple(said))
+
+
+def needed_bytes(work: Workload, found: dict[str, Figure]) -> float:
+    """Weights, and the caches of the whole batch. [B]"""
+    return float(found["weight_bytes"].value + work.batch * found["kv_bytes_per_sequence"].value)
+
+
+def remarks(model: Model, plan: Deployment, work: Workload, found: dict[str, Figure]) -> list[str]:
+    """What is lacking, then what is doubtful, of a workload with that ledger."""
+    said = [*model.notes, *cautions(model, plan, work.ctx)]
+    if model.towers is None:
+        said.append("the towers are not counted: their shape is not read")
+    batch = sequences(plan, found["max_batch_exact"].value)
+    if batch < work.batch:
+        needed = needed_bytes(work, found)
+        count = smallest_count(model, plan, work.ctx, needed)
+        ways = [f"{count} × {plan.device.id} would hold it"] if count else []
+        ways += [f"{batch:,} sequence{'s' if batch > 1 else ''} would fit"] if batch else []
+        said.insert(
+            0,
+            f"does not fit: {size(needed)} are needed ({size(found['weight_bytes'].value)} of weights in {plan.weights.name}), "
+            f"{size(max(0, found['usable_bytes'].value))} are there" + "".join(f"; {way}" for way in ways),
+        )
+    return said
+
+
 def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
     """What fits beside the weights: sequences at this context, context at this batch."""
     found = ledger(model, plan, work.ctx)
@@ -117,19 +163,8 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Estimate:
     batch = sequences(plan, exact)
     fits = batch >= work.batch
     longest = longest_context(model, plan, work.batch, budget) if budget > 0 else 0
-    needed = value["weight_bytes"] + work.batch * value["kv_bytes_per_sequence"]
-    warnings = [*model.notes, *cautions(model, plan, work.ctx)]
-    if model.towers is None:
-        warnings.append("the towers are not counted: their shape is not read")
-    if not fits:
-        count = smallest_count(model, plan, work.ctx, needed)
-        ways = [f"{count} × {plan.device.id} would hold it"] if count else []
-        ways += [f"{batch:,} sequence{'s' if batch > 1 else ''} would fit"] if batch else []
-        warnings.insert(
-            0,
-            f"does not fit: {size(needed)} are needed ({size(value['weight_bytes'])} of weights in {plan.weights.name}), "
-            f"{size(max(0, value['usable_bytes']))} are there" + "".join(f"; {way}" for way in ways),
-        )
+    needed = needed_bytes(work, found)
+    warnings = remarks(model, plan, work, found)
     if longest is None:
         warnings.append("max_ctx_tokens: the cache of this model does not grow without end, so memory sets no limit")
     elif model.max_context and longest > model.max_context:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, decode, expected, layout, prefill
+from llmcalc.estimate import Estimate, capacity, layout, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import money, time
 from llmcalc.plan import Deployment, Workload
@@ -68,8 +68,8 @@ def cost(
         if problem.code != "no-price":
             raise
         hour, price_text = None, problem.message
-    terms = decode.step(model, plan, work, method)
-    length = decode.step_time(terms, method)
+    timed = step.step(model, plan, work, method)
+    parts, length = timed.terms, timed.mid
     busy = Figure("utilization", utilization, "", "--utilization")
     rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "--batch"), step_time_s=length)
 
@@ -80,15 +80,15 @@ def cost(
         return money.usd_per_million_from_time.of(as_name=name, usd_per_hour=hour, seconds_per_token=per_token, utilization=busy)
 
     # One more sequence brings its own cache to read, and past the critical batch its own arithmetic; the rest is shared.
-    cache_s = terms["kv_read_s"].value / work.batch
-    arithmetic = terms["compute_s"].value or 0
-    binds = arithmetic > terms["weight_read_s"].value
+    cache_s = parts["kv_read_s"].value / work.batch
+    arithmetic = parts["compute_s"].value or 0
+    binds = arithmetic > parts["weight_read_s"].value
     own_s = cache_s + (arithmetic / work.batch if binds else 0)
     marginal = priced("marginal_usd_per_million", own_s, "one sequence's cache" + (" and arithmetic" if binds else ""))
     fixed = priced("fixed_usd_per_million", length.value / work.batch - own_s, "the rest of the step, shared by the batch")
     floor = priced("usd_per_million_output_floor", cache_s, "reading one sequence's cache")
-    prompt = prefill.workload_prompt(work)
-    reading = prefill.length(prefill.terms(model, plan, prompt, work.cached))
+    prompt = work.prompt_tokens
+    reading = step.prompt_time(terms.prompt_terms(model, plan, prompt, work.cached))
     per_prompt_token = None if reading.value is None else reading.value / prompt / plan.dp
     read = priced("usd_per_million_input_tokens", per_prompt_token, f"prefill of {prompt:,} tokens, per token")
     answer = work.output if work.output is not None else prompt
@@ -115,7 +115,7 @@ def cost(
             output_tokens=Figure("output_tokens", answer, "tokens", "--output-tokens"),
         )
     )
-    likely = expected.step(model, plan, work, terms if method == "napkin" else None)
+    likely = step.step(model, plan, work, "expected", parts if method == "napkin" else None)
     for end, seconds in (("", likely.mid_s), ("_low", likely.low_s), ("_high", likely.high_s)):
         name = f"expected_usd_per_million_output_tokens{end}"
         found[name] = priced(name, seconds / work.batch, "the expected step, shared by the batch")
@@ -130,7 +130,7 @@ def cost(
             tokens_per_s=rate,
         )
     )
-    fitted = decode.fits(model, plan, work)
+    fitted = capacity.holds(model, plan, work)
     warnings = [*fitted.warnings]
     if hour is None:
         warnings.append(f"every usd_…: {price_text}; give one with --price, in USD per device-hour")
@@ -157,12 +157,12 @@ def cost(
             "expected_step_time_s": likely.mid_s,
             "expected_step_time_low_s": likely.low_s,
             "expected_step_time_high_s": likely.high_s,
-            "fits": fitted.results["fits"],
+            "fits": fitted.fits,
         },
         inputs={"prompt_tokens": prompt, "output_tokens": answer},
         figures={key: figure for key in shown if (figure := found[key]) is not None},
         assumptions=(
-            *decode.assumptions(model, plan),
+            *terms.assumptions(model, plan),
             *(() if hour is None else (price_text,)),
             f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (--utilization 1)",
             f"blended over {prompt:,} prompt and {answer:,} output tokens",

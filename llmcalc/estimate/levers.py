@@ -10,7 +10,7 @@ from typing import Any
 from llmcalc import formats, hardware
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Estimate, capacity, decode, layout, memory, planning, prefill, serving, speculation
+from llmcalc.estimate import Estimate, capacity, layout, memory, planning, serving, speculation, step, terms
 from llmcalc.estimate.steady import steady
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing
@@ -49,7 +49,7 @@ class State:
 
 def evaluate(state: State) -> dict[str, Any]:
     """TTFT (queue and prefill), TPOT, the whole answer, and throughput. Saturated: times are None."""
-    found = prefill.length(prefill.terms(state.model, state.plan, state.prompt, state.cached))
+    found = step.prompt_time(terms.prompt_terms(state.model, state.plan, state.prompt, state.cached))
     read = found.value or 0.0
     rates = serving.rates(state.model, state.plan)
     most = rates.capacity(state.prompt + state.output)
@@ -82,7 +82,7 @@ def evaluate(state: State) -> dict[str, Any]:
         tpot = speculation.at(state.model, state.plan, work, rate, drafts, draft)["tpot_s"].value if drafts else None
     else:
         tpot = None
-    plain = decode.step_time(decode.step(state.model, state.plan, work), "napkin").value
+    plain = step.step(state.model, state.plan, work, "napkin").mid_s
     tpot = plain if tpot is None else tpot
     if stretched is not None:  # by the prompts that arrive, as in the steady state
         tpot *= stretched / plain
@@ -253,7 +253,7 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
         {},
         rows=tuple(rows),
         assumptions=(
-            *decode.assumptions(state.model, state.plan),
+            *terms.assumptions(state.model, state.plan),
             "ideal rates: an engine is slower, the ratios hold better than the times",
             "an average sequence holds its prompt and half of its answer",
         ),

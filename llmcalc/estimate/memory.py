@@ -258,6 +258,11 @@ def published_counts(model: Model) -> set[int]:
     return {language + tower + module for tower in (0, towers) for module in (0, ahead)}
 
 
+def head_params(model: Model) -> int:
+    """Parameters of the LM head, tied or not; of a prompt only the last token needs it."""
+    return model.stack.vocab * model.stack.embedding[0].columns
+
+
 def active_params(model: Model, *, embedding: bool = False) -> int:
     """Parameters that one token multiplies with: no embedding table, the LM head (also a tied one), top_k experts.
 
@@ -267,8 +272,8 @@ def active_params(model: Model, *, embedding: bool = False) -> int:
     active = sum(layers * weight.active_params for layers, weight in model_weights(model) if weight.part != "embedding")
     tables = sum(weight.params for weight in stack.embedding)
     if stack.tied:
-        active += stack.vocab * stack.embedding[0].columns
-        tables -= stack.vocab * stack.embedding[0].columns
+        active += head_params(model)
+        tables -= head_params(model)
     return active + (tables if embedding else 0)
 
 

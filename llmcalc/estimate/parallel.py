@@ -8,7 +8,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, decode, layout, memory, prefill
+from llmcalc.estimate import Estimate, capacity, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment, Workload
@@ -64,15 +64,14 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[st
         why = "does not fit"
     elif why is None:
         share = max(1, math.ceil(work.batch / replicas))
-        terms = decode.step(model, plan, Workload(work.ctx, share))
-        step = decode.step_time(terms, "napkin").value
-        reading = prefill.terms(model, plan, int(work.ctx))
-        busy = prefill.length(reading)
+        timed = step.step(model, plan, Workload(work.ctx, share), "napkin")
+        reading = terms.prompt_terms(model, plan, int(work.ctx))
+        busy = step.prompt_time(reading)
         found |= {
-            "step_time_s": step,
-            "communication_s": terms["communication_s"].value,
-            "tokens_per_s": work.batch / step,
-            "ttft_s": prefill.first_token(busy, plan, 1).value,
+            "step_time_s": timed.mid_s,
+            "communication_s": timed.terms["communication_s"].value,
+            "tokens_per_s": work.batch / timed.mid_s,
+            "ttft_s": step.first_token(busy, plan, 1).value,
             "pipeline_bubble": f.pipeline_bubble(plan.pp, 1),
         }
         if copies > 1.001:

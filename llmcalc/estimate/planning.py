@@ -11,7 +11,7 @@ from typing import Any
 from llmcalc import formats, units
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
-from llmcalc.estimate import Estimate, cost, expected, layout, serving, simulate
+from llmcalc.estimate import Estimate, cost, layout, serving, simulate, step
 from llmcalc.figures import Figure
 from llmcalc.formulas import money
 from llmcalc.formulas import serving as f
@@ -386,18 +386,18 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         warnings.append("tpot: every answer is a single token, which comes with the prompt")
     if met:
         batch, prompt, output = max(1.0, results["mean_batch"]), max(1, round(profile.prompt)), max(1, round(profile.output))
-        step = expected.step(model, tried[chosen], Workload(profile.context, batch, prompt, output))
-        first = expected.ttft(model, tried[chosen], prompt, 0, round(batch) - 1)
-        ends = (step.mid_s, step.low_s, step.high_s, *((first.mid_s, first.low_s, first.high_s) if first else ()))
+        busy = step.step(model, tried[chosen], Workload(profile.context, batch, prompt, output), "expected")
+        first = step.ttft(model, tried[chosen], prompt, 0, round(batch) - 1)
+        ends = (busy.mid_s, busy.low_s, busy.high_s, *((first.mid_s, first.low_s, first.high_s) if first else ()))
         results |= dict(zip(EXPECTED, ends, strict=False))
-        full = expected.load(model, tried[chosen], prompt, output)
+        full = step.load(model, tried[chosen], prompt, output)
         if full is None:
             why = "no full load of a desktop engine was measured; name a server's, as --engine vllm"
             warnings.append(f"{EXPECTED_RATE[0]}, its _low and _high: {why}")
         else:
             results |= dict(zip(EXPECTED_RATE, (end / output for end in (full.mid_s, full.low_s, full.high_s)), strict=True))
             likely = [f"expected requests/s: as many sequences at once as the memory holds; {full.words}"]
-        likely = [f"expected TPOT at the mean batch: {step.words}", *([f"expected TTFT: {first.words}"] if first else []), *likely]
+        likely = [f"expected TPOT at the mean batch: {busy.words}", *([f"expected TTFT: {first.words}"] if first else []), *likely]
     limits = [
         f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}"
         for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s))

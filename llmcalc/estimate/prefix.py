@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import Estimate, capacity, layout, prefill, serving
+from llmcalc.estimate import Estimate, capacity, layout, serving, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as m
 from llmcalc.formulas import serving as f
@@ -94,9 +94,9 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     ideal_tokens = f.prefilled_tokens(what.sequences, what.prompt, what.prefix)
 
     timed = serving.derated(plan, what.mfu, 1)
-    cold = prefill.length(prefill.terms(model, timed, what.prompt))
+    cold = step.prompt_time(terms.prompt_terms(model, timed, what.prompt))
     cached = min(shared.value, what.prompt - 1)
-    warm = prefill.length(prefill.terms(model, timed, what.prompt, cached))
+    warm = step.prompt_time(terms.prompt_terms(model, timed, what.prompt, cached))
     warnings = [*model.notes, *capacity.cautions(model, plan, what.prompt)]
     if cold.value is None:
         warnings.append(f"ttft_cold_s, ttft_warm_s, recompute_s: {cold.origin}")

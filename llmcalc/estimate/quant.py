@@ -9,7 +9,7 @@ from llmcalc import formats
 from llmcalc.architecture import Model
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, cost, decode, layout, memory
+from llmcalc.estimate import Estimate, capacity, cost, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import memory as f
@@ -54,7 +54,7 @@ def quant(
     """One row for each of `weights` × `caches` on `plan`, whose own formats do not matter."""
     plain = memory.compute_format(model)[0]
     base = replace(plan, weights=plain, kv=plain)
-    before = decode.step_time(decode.step(model, base, work, method), method)
+    before = step.step(model, base, work, method).mid
     warnings: list[str] = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     try:
         hour, price_text = cost.hourly(plan, None)
@@ -95,15 +95,15 @@ def quant(
 
 def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figure | None, before: Figure) -> dict[str, Any]:
     """One pair of formats, at the batch asked for and at the largest one."""
-    key, native = decode.compute_key(plan.device, plan.weights)
-    length = decode.step_time(decode.step(model, plan, work, method), method)
+    key, native = terms.compute_key(plan.device, plan.weights)
+    length = step.step(model, plan, work, method).mid
     rate = time.tokens_per_s(work.batch, length.value)
     held = layout.held_weight_bytes(model, plan).value
     most: int | None = None
     if plan.device.memory_bytes is not None:
         most = capacity.sequences(plan, capacity.ledger(model, plan, work.ctx)["max_batch_exact"].value)
     full = Workload(work.ctx, most)
-    long = decode.step_time(decode.step(model, plan, full, method), method).value if most else None
+    long = step.step(model, plan, full, method).mid_s if most else None
     best = time.tokens_per_s(most, long) if most else None
 
     def priced(tokens_per_s: float | None) -> float | None:
@@ -123,7 +123,7 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
         "tokens_per_s": rate,
         "step_time_at_max_batch_s": long,
         "tokens_per_s_at_max_batch": best,
-        "critical_batch": decode.critical_batch(model, plan).value,
+        "critical_batch": terms.critical_batch(model, plan).value,
         "usd_per_million_output_tokens": priced(rate),
         "usd_per_million_output_tokens_at_max_batch": priced(best),
         "native": native if key else None,
@@ -144,13 +144,13 @@ def _first(model: Model, base: Deployment, work: Workload, method: str, before: 
     short = replace(base, kv=formats.find("fp8", kv=True))
 
     def saved(plan: Deployment) -> float:
-        return float(before.value - decode.step_time(decode.step(model, plan, work, method), method).value)
+        return float(before.value - step.step(model, plan, work, method).mid_s)
 
     def weight_bytes_saved(batch: float) -> Figure:
-        wide, narrow = (decode.step(model, plan, Workload(work.ctx, batch))["weight_read_bytes"] for plan in (base, slim))
+        wide, narrow = (terms.step_terms(model, plan, Workload(work.ctx, batch))["weight_read_bytes"] for plan in (base, slim))
         return f.saved_bytes.of(as_name="weight_bytes_saved", before_bytes=wide, after_bytes=narrow)
 
-    wide, narrow = (decode.step(model, plan, work)["kv_read_bytes"] for plan in (base, short))
+    wide, narrow = (terms.step_terms(model, plan, work)["kv_read_bytes"] for plan in (base, short))
     cache = f.saved_bytes.of(as_name="kv_bytes_saved", before_bytes=wide, after_bytes=narrow)
     crossover: Figure | None = None
     if cache.value > 0:

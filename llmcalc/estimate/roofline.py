@@ -7,7 +7,7 @@ from typing import Any, Literal
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, decode, layout, prefill
+from llmcalc.estimate import Answered, capacity, layout, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Deployment, Workload
@@ -40,10 +40,10 @@ class Step(Answer):
 
 def rates(plan: Deployment) -> tuple[Figure, Figure]:
     """(bandwidth, dense FLOP/s) of all ranks. Errors: no-compute-rate."""
-    peak = decode.compute_rate(plan.device, plan.weights)
+    peak = terms.compute_rate(plan.device, plan.weights)
     if peak.value is None:
         raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate, so it has no roof", "name another device")
-    return decode.of_ranks(decode.bandwidth(plan.device), plan.ranks), decode.of_ranks(peak, plan.ranks)
+    return terms.of_ranks(terms.bandwidth(plan.device), plan.ranks), terms.of_ranks(peak, plan.ranks)
 
 
 def roof(plan: Deployment, intensity: Any) -> Any:
@@ -61,19 +61,18 @@ def roofline(
     rows = []
     for batch in batches:
         work = Workload(ctx, batch)
-        terms = decode.step(model, plan, work, method)
-        flops = compute.dense_flops(decode.step_params(model).value, batch)
-        spent = decode.step_time(terms, method).value
-        intensity = decode.intensity(model, plan, work, terms)
-        rows.append(_row("decode", batch, ctx, flops, intensity, spent, decode.bound(terms, method), plan))
+        timed = step.step(model, plan, work, method)
+        flops = compute.dense_flops(terms.step_params(model).value, batch)
+        intensity = terms.intensity(model, plan, work, timed.terms)
+        rows.append(_row("decode", batch, ctx, flops, intensity, timed.mid_s, terms.bound(timed.terms, method), plan))
     for prompt in prompts:
-        found = prefill.terms(model, plan, prompt)
+        found = terms.prompt_terms(model, plan, prompt)
         dense, experts = layout.read_weight_bytes(model, plan, prompt)
         read = dense.value + (experts.value if experts else 0)
         flops = found["prefill_flops"].value
         intensity = time.intensity(flops, read)
-        rows.append(_row("prefill", 1, prompt, flops, intensity, prefill.length(found).value, prefill.bound(found), plan))
-    critical = decode.critical_batch(model, plan)
+        rows.append(_row("prefill", 1, prompt, flops, intensity, step.prompt_time(found).value, terms.prompt_bound(found), plan))
+    critical = terms.critical_batch(model, plan)
     return Answered(
         Roofline(
             ridge_point_flops_per_byte=ridge.value,
@@ -84,7 +83,7 @@ def roofline(
         figures={"ridge_point_flops_per_byte": ridge, "critical_batch": critical},
         rows=tuple(rows),
         assumptions=(
-            *decode.assumptions(model, plan),
+            *terms.assumptions(model, plan),
             "attention counts in a prefill's arithmetic; of a decode step its reading counts, which takes longer",
         ),
         warnings=(*model.notes, *capacity.cautions(model, plan, ctx)),

@@ -11,7 +11,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, charged, decode, layout, memory, prefill
+from llmcalc.estimate import capacity, charged, layout, memory, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing, time
 from llmcalc.plan import Deployment, Workload
@@ -128,14 +128,14 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
 
     at = timed or plan
     n = numpy.arange(1, TABLE + 1)
-    terms = decode.step(model, at, Workload(1, n))
-    if terms["compute_s"].value is None:
+    parts = terms.step_terms(model, at, Workload(1, n))
+    if parts["compute_s"].value is None:
         raise UsageError(
             "no-compute-rate", f"{plan.device.id} has no known compute rate, so prefill cannot be timed", "use a device with one"
         )
 
     def table(name: str) -> list[float]:
-        values = [float(value) for value in numpy.broadcast_to(terms[name].value, n.shape)]
+        values = [float(value) for value in numpy.broadcast_to(parts[name].value, n.shape)]
         return [values[0], *values]
 
     ends = {0}
@@ -152,15 +152,15 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
     def held(ctx: float) -> float:
         return float(charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
 
-    p16 = decode.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
-    p = decode.compute_rate(at.device, at.weights).value
+    p16 = terms.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
+    p = terms.compute_rate(at.device, at.weights).value
     ranks = at.tp * at.pp
 
     def attention_s(prompt: float) -> float:
-        found = prefill.attention_flops(model, Figure("tokens", prompt), Figure("cached_tokens", 0))
+        found = terms.attention_flops(model, Figure("tokens", prompt), Figure("cached_tokens", 0))
         return float(time.work_s(found.value, p16, ranks))
 
-    head = prefill.head_params(model)
+    head = memory.head_params(model)
     found = capacity.ledger(model, plan, 1)
     return Rates(
         weights_s=table("weight_read_s"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, decode, layout, memory
+from llmcalc.estimate import Estimate, capacity, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import speculation as f
 from llmcalc.formulas import time
@@ -103,22 +103,14 @@ def expected(acceptance: Figure, drafts: Any) -> Figure:
 
 def verify(model: Model, plan: Deployment, work: Workload, queries: Any) -> Figure:
     """A step of `queries` tokens per sequence: each cache is read once for all of them, every token is multiplied."""
-    plain = decode.step(model, plan, work)
-    wide = decode.step(model, plan, Workload(work.ctx, work.batch * queries))
-    math = wide["compute_s"]
-    return time.napkin_step_s.of(
-        as_name="verify_s",
-        kv_read_s=plain["kv_read_s"],
-        weight_read_s=wide["weight_read_s"],
-        compute_s=math if math.value is not None else Figure("compute_s", 0, "s", math.origin),
-        communication_s=wide["communication_s"],
-    )
+    wide = terms.step_terms(model, plan, Workload(work.ctx, work.batch * queries))
+    return step.napkin_time(wide | {"kv_read_s": terms.step_terms(model, plan, work)["kv_read_s"]}, "verify_s")
 
 
 def layer_share(model: Model, layers: int) -> float:
     """Share of the weights read per step that `layers` decoder layers and the head are."""
     depth = len(model.stack.layers)
-    head = model.stack.vocab * model.stack.embedding[0].columns
+    head = memory.head_params(model)
     body = memory.multiplied_params(model) - head
     return (body / depth * layers + head) / (body + head)
 
@@ -140,21 +132,21 @@ class Draft:
 def draft_time(model: Model, plan: Deployment, work: Workload, draft: Draft) -> Figure:
     """One draft token for the whole batch."""
     if draft.model is not None and draft.plan is not None:
-        step = decode.step_time(decode.step(draft.model, draft.plan, work), "napkin")
-        return Figure("draft_s", step.value, "s", f"one step of {draft.model.id}", None, (step,))
-    terms = decode.step(model, plan, work)
+        whole = step.step(draft.model, draft.plan, work, "napkin").mid
+        return Figure("draft_s", whole.value, "s", f"one step of {draft.model.id}", None, (whole,))
+    parts = terms.step_terms(model, plan, work)
     share = Figure("draft_cost", draft.cost, "", draft.words or "--draft-cost")
-    read, math = terms["weight_read_s"], terms["compute_s"]
+    read, math = parts["weight_read_s"], parts["compute_s"]
     longer = read if math.value is None or read.value >= math.value else math
     return time.repeated_s.of(as_name="draft_s", times=share, each_s=longer)
 
 
 def at(model: Model, plan: Deployment, work: Workload, acceptance: Figure, drafts: int, draft: Draft) -> dict[str, Figure]:
     """Every figure of one operating point."""
-    plain = decode.step_time(decode.step(model, plan, work), "napkin")
+    plain = step.step(model, plan, work, "napkin").mid
     plain = Figure("plain_s", plain.value, plain.unit, plain.origin, plain.formula, plain.inputs)
     tokens = expected(acceptance, drafts)
-    step = f.speculative_step_s.of(
+    drafted = f.speculative_step_s.of(
         as_name="step_time_s",
         verify_s=verify(model, plan, work, drafts + 1),
         draft_tokens=Figure(
@@ -162,9 +154,9 @@ def at(model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft
         ),
         draft_s=draft_time(model, plan, work, draft),
     )
-    tpot = f.speculative_tpot_s.of(step_time_s=step, expected_tokens_per_step=tokens)
+    tpot = f.speculative_tpot_s.of(step_time_s=drafted, expected_tokens_per_step=tokens)
     gain = f.speedup.of(plain_s=plain, speculative_tpot_s=tpot)
-    return {"plain_s": plain, "expected_tokens_per_step": tokens, "step_time_s": step, "tpot_s": tpot, "speedup": gain}
+    return {"plain_s": plain, "expected_tokens_per_step": tokens, "step_time_s": drafted, "tpot_s": tpot, "speedup": gain}
 
 
 def best_length(model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, longest: int = LONGEST) -> int:
@@ -200,7 +192,7 @@ def speculation(
     slower = [row["batch"] for row in rows if row["speedup"] < 1]
     cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
     extra, memory_words = draft_memory(model, plan, work, draft)
-    held = decode.fits(model, plan, Workload(work.ctx + chosen, work.batch))
+    held = capacity.holds(model, plan, Workload(work.ctx + chosen, work.batch))
     warnings = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     intensity, ridge = verify_intensity(model, plan, chosen + 1)
     if ridge is not None and intensity > ridge:
@@ -227,7 +219,7 @@ def speculation(
         "operations_factor": None if acceptance == 1 else f.operations_factor(acceptance, chosen, cost),
         "slower_from_batch": min(slower) if slower else None,
         "draft_memory_bytes": extra,
-        "fits": held.results["fits"] if extra is None else fits_with(model, plan, work, chosen, extra),
+        "fits": held.fits if extra is None else fits_with(model, plan, work, chosen, extra),
     }
     if results["operations_factor"] is None:
         warnings.append("operations_factor: every draft is accepted")
@@ -236,7 +228,7 @@ def speculation(
         {"speedup": found["speedup"]},
         rows=tuple(rows),
         assumptions=(
-            *decode.assumptions(model, plan),
+            *terms.assumptions(model, plan),
             draft.words or f"a draft token costs {cost:g} of one pass over the target's weights (--draft-cost)",
             "acceptance is the same and independent at every position; the target's own token after the drafts is counted",
             "the verification reads each cache once for all its tokens",
@@ -259,7 +251,7 @@ def verify_intensity(model: Model, plan: Deployment, queries: int) -> tuple[floa
         for entry in mixer.entries:
             size = memory.entry_bytes(entry, 1, plan.kv).value
             found = max(found, entry.flops * queries / size if size else 0)
-    rate = decode.compute_rate(plan.device, memory.compute_format(model)[0]).value
+    rate = terms.compute_rate(plan.device, memory.compute_format(model)[0]).value
     return found, None if rate is None else rate / plan.device.bandwidth_bytes_per_s
 
 
@@ -287,7 +279,7 @@ def preset_draft(model: Model, chosen: Preset) -> Draft:
         return Draft(0, words=f"{chosen.name}: {chosen.source}")
     if chosen.name == "medusa":
         # Each head is one residual block of hidden × hidden and an LM head of its own.
-        head = model.stack.vocab * model.stack.embedding[0].columns
+        head = memory.head_params(model)
         per_head = head + model.stack.hidden**2
         share = per_head * chosen.longest / sum(layers * weight.active_params for layers, weight in model_weights(model))
         return Draft(

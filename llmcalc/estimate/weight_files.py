@@ -98,7 +98,7 @@ def check(files: Files, model: Model) -> tuple[str, ...]:
     computed = memory.language_params(model)
     if found is None or found == computed:
         return ()
-    copy = model.stack.vocab * model.stack.embedding[0].columns
+    copy = memory.head_params(model)
     why = " (a stored copy of the tied head)" if found - computed == copy and model.stack.tied else ""
     return (f"the file's tensors hold {found:,} parameters of the language model and its metadata describes {computed:,}{why}",)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmcalc.estimate import decode
+from llmcalc.estimate import decode, step
 from llmcalc.figures import Figure
 from llmcalc.quiz import Question, template
 from llmcalc.quiz.draw import GROUPED, Draw, Scene
@@ -69,7 +69,7 @@ BOUNDS = {"memory-weights": "a", "memory-kv": "b", "compute": "c"}
 
 def _bound(draw: Draw, scene: Scene, given: str, command: tuple[str, ...]) -> Question:
     r = decode.decode(scene.model, scene.plan, scene.work).results
-    figure = decode.step_time(decode.step(scene.model, scene.plan, scene.work), "napkin")
+    figure = step.step(scene.model, scene.plan, scene.work, "napkin").mid
     return draw.choice(
         BOUNDS[r["bound"]],
         given=given,
@@ -117,7 +117,7 @@ def quantise_first(draw: Draw) -> Question:
 
     def at(weights: str, kv: str) -> float:
         plan = replace(scene.plan, weights=memory.weight_format(scene.model, weights)[0], kv=memory.kv_format(scene.model, kv)[0])
-        length: float = decode.step_time(decode.step(scene.model, plan, scene.work), "napkin").value
+        length: float = step.step(scene.model, plan, scene.work, "napkin").mid_s
         return length
 
     return _first(draw, scene, draw.given(scene), at)
@@ -132,7 +132,7 @@ def napkin_4_bound(draw: Draw) -> Question:
 def napkin_5_first(draw: Draw) -> Question:
     def at(weights: str, kv: str) -> float:
         scene = napkin_scene(batch=32, weights=weights, kv=kv)
-        length: float = decode.step_time(decode.step(scene.model, scene.plan, scene.work), "napkin").value
+        length: float = step.step(scene.model, scene.plan, scene.work, "napkin").mid_s
         return length
 
     return _first(draw, napkin_scene(batch=32), draw.say("napkin.given"), at)

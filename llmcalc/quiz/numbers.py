@@ -12,7 +12,7 @@ from typing import Any
 from llmcalc.architecture import Layer as ModelLayer
 from llmcalc.architecture import Model, Stack, Weight, grouped
 from llmcalc.attention import gqa
-from llmcalc.estimate import capacity, cost, decode, memory, prefill
+from llmcalc.estimate import capacity, cost, decode, memory, prefill, step, talk, terms
 from llmcalc.estimate import speculation as proofs
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, queueing, sampling, serving, sizing, speculation, time
@@ -382,8 +382,8 @@ def batch_context(draw: Draw) -> Question:
 
 def _decoded(draw: Draw, scene: Scene, result: str, unit: str, **rest: Any) -> Question:
     estimate = decode.decode(scene.model, scene.plan, scene.work)
-    terms = decode.step(scene.model, scene.plan, scene.work)
-    weights, cache = terms["weight_read_bytes"].value, terms["kv_read_bytes"].value
+    parts = terms.step_terms(scene.model, scene.plan, scene.work)
+    weights, cache = parts["weight_read_bytes"].value, parts["kv_read_bytes"].value
     words = {
         "ctx": f"{scene.ctx:,}",
         "batch": scene.batch,
@@ -395,7 +395,7 @@ def _decoded(draw: Draw, scene: Scene, result: str, unit: str, **rest: Any) -> Q
         "math_s": seconds(estimate.results["compute_s"] or 0),
         "step_s": seconds(estimate.results["step_time_s"]),
     }
-    figure = rest.pop("figure", None) or terms.get(result)
+    figure = rest.pop("figure", None) or parts.get(result)
     rest.setdefault("given", draw.given(scene))
     return draw.estimated(
         estimate,
@@ -414,7 +414,7 @@ def _results(scene: Scene) -> dict[str, Any]:
 
 def _alone(scene: Scene) -> Figure:
     """Steps per second of one sequence if nothing but the weights were read."""
-    read = decode.step(scene.model, scene.plan, Workload(scene.ctx, 1))["weight_read_s"]
+    read = terms.step_terms(scene.model, scene.plan, Workload(scene.ctx, 1))["weight_read_s"]
     return time.tokens_per_s.of(
         as_name="single_stream_ceiling_tokens_per_s", batch=Figure("batch", 1, "", "one sequence"), step_time_s=read
     )
@@ -494,7 +494,7 @@ def decode_user(draw: Draw) -> Question:
     figure = time.tokens_per_s.of(
         as_name="tokens_per_s_per_user",
         batch=Figure("batch", 1, "", "one sequence"),
-        step_time_s=decode.step_time(decode.step(scene.model, scene.plan, scene.work), "napkin"),
+        step_time_s=step.step(scene.model, scene.plan, scene.work, "napkin").mid,
     )
     return _decoded(
         draw,
@@ -563,8 +563,8 @@ def critical_8bit(draw: Draw) -> Question:
 def ridge(draw: Draw) -> Question:
     scene = draw.scene(batches=ONE, contexts=(1024,))
     value = _results(scene)["ridge_point_flops_per_byte"]
-    terms = decode.step(scene.model, scene.plan, scene.work)
-    figure = time.ridge_point.of(flops_per_s=terms["flops_per_s"], bandwidth_bytes_per_s=terms["bandwidth"])
+    parts = terms.step_terms(scene.model, scene.plan, scene.work)
+    figure = time.ridge_point.of(flops_per_s=parts["flops_per_s"], bandwidth_bytes_per_s=parts["bandwidth"])
     return _decoded(
         draw,
         scene,
@@ -579,15 +579,15 @@ def ridge(draw: Draw) -> Question:
 @template("critical", 3)
 def intensity(draw: Draw) -> Question:
     scene = draw.scene(batches=SEVERAL)
-    terms = decode.step(scene.model, scene.plan, scene.work)
+    parts = terms.step_terms(scene.model, scene.plan, scene.work)
     work = compute.dense_flops.of(
         params=Figure("params", memory.active_params(scene.model), "params", memory.CONFIG),
         tokens=Figure("tokens", scene.batch, "tokens", "--batch"),
     )
     caches = f.batch_bytes.of(
-        as_name="kv_bytes", bytes_per_sequence=terms["kv_read_bytes"], batch=Figure("batch", scene.batch, "", "--batch")
+        as_name="kv_bytes", bytes_per_sequence=parts["kv_read_bytes"], batch=Figure("batch", scene.batch, "", "--batch")
     )
-    read = total("bytes_moved", "B", (terms["weight_read_bytes"], caches))
+    read = total("bytes_moved", "B", (parts["weight_read_bytes"], caches))
     figure = time.intensity.of(work_flops=work, bytes_moved=read)
     return _decoded(
         draw,
@@ -595,7 +595,7 @@ def intensity(draw: Draw) -> Question:
         "arithmetic_intensity_flops_per_byte",
         "FLOP/B",
         figure=figure,
-        slips={"slip.flop": figure.value / 2, "slip.only_weights": work.value / terms["weight_read_bytes"].value},
+        slips={"slip.flop": figure.value / 2, "slip.only_weights": work.value / parts["weight_read_bytes"].value},
     )
 
 
@@ -726,10 +726,10 @@ def cost_energy(draw: Draw) -> Question:
 @template("tpot", 3)
 def tpot_batch(draw: Draw) -> Question:
     scene = draw.scene(batches=(16, 32, 48, 64), contexts=(8192, 16384, 32768))
-    terms = decode.step(scene.model, scene.plan, Workload(scene.ctx, 1))
-    limit = round((terms["weight_read_s"].value + terms["kv_read_s"].value * (scene.batch + 0.5)) * 1000, 1) / 1000
+    parts = terms.step_terms(scene.model, scene.plan, Workload(scene.ctx, 1))
+    limit = round((parts["weight_read_s"].value + parts["kv_read_s"].value * (scene.batch + 0.5)) * 1000, 1) / 1000
     figure = time.batch_within_tpot.of(
-        tpot_s=Figure("tpot_s", limit, "s", "the limit"), weight_read_s=terms["weight_read_s"], kv_read_s_per_sequence=terms["kv_read_s"]
+        tpot_s=Figure("tpot_s", limit, "s", "the limit"), weight_read_s=parts["weight_read_s"], kv_read_s_per_sequence=parts["kv_read_s"]
     )
     answer = math.floor(figure.value)
     return draw.number(
@@ -739,9 +739,9 @@ def tpot_batch(draw: Draw) -> Question:
         given=draw.given(scene),
         ctx=f"{scene.ctx:,}",
         limit=seconds(limit),
-        weights_s=seconds(terms["weight_read_s"].value),
-        each_s=seconds(terms["kv_read_s"].value),
-        slips={"slip.no_weights_time": math.floor(limit / terms["kv_read_s"].value)},
+        weights_s=seconds(parts["weight_read_s"].value),
+        each_s=seconds(parts["kv_read_s"].value),
+        slips={"slip.no_weights_time": math.floor(limit / parts["kv_read_s"].value)},
         rate=scene.plan.device.bandwidth_bytes_per_s,
     )
 
@@ -754,7 +754,7 @@ def tpot_step(draw: Draw) -> Question:
         scene,
         "tpot_s",
         "s",
-        figure=decode.step_time(decode.step(scene.model, scene.plan, scene.work), "napkin"),
+        figure=step.step(scene.model, scene.plan, scene.work, "napkin").mid,
         slips={"slip.divided": _results(scene)["tpot_s"] / scene.batch},
     )
 
@@ -767,7 +767,7 @@ def _read(
 ) -> Question:
     scene = draw.scene(d.GROUPED, contexts=prompts, batches=ONE)
     estimate = prefill.prefill(scene.model, scene.plan, scene.ctx, cached)
-    found = prefill.terms(scene.model, scene.plan, scene.ctx, cached)
+    found = terms.prompt_terms(scene.model, scene.plan, scene.ctx, cached)
     r = estimate.results
     extra = ("--cached", str(cached)) if cached else ()
     load = ("--weights", "bf16", "--kv-dtype", "bf16")
@@ -1153,7 +1153,7 @@ def _parallel(draw: Draw, result: str, slips: Any) -> Question:
         tp=draw.choose((2, 4, 8)),
         batches=SEVERAL,
     )
-    rate, latency = decode.link_rate(scene.plan.device)
+    rate, latency = talk.link_rate(scene.plan.device)
     return _decoded(
         draw,
         scene,
@@ -1459,9 +1459,9 @@ def napkin_3_ceiling(draw: Draw) -> Question:
 def _napkin_step(draw: Draw, result: str, unit: str, weights: str = "bf16", kv: str = "bf16") -> Question:
     scene = napkin_scene(4096, 32, weights, kv)
     estimate = decode.decode(scene.model, scene.plan, scene.work)
-    terms = decode.step(scene.model, scene.plan, scene.work)
+    parts = terms.step_terms(scene.model, scene.plan, scene.work)
     r = estimate.results
-    figure = estimate.figures.get(result) or terms.get(result)
+    figure = estimate.figures.get(result) or parts.get(result)
     return _noted(
         draw,
         scene,
