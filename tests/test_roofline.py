@@ -90,20 +90,20 @@ def test_all_reduces_as_measured(ranks: int, elements: int, microseconds: float)
 @pytest.mark.parametrize(("batch", "step_ms", "talk_ms"), [(1, 5.37, 0.85), (32, 8.47, 1.92)])
 def test_tensor_parallel_ranks_talk(batch: int, step_ms: float, talk_ms: float) -> None:
     """Llama-3-70B on eight H100 at 8k: 160 all-reduces, measured 5.3 µs each at batch 1 and 12.0 µs at 32."""
-    found = terms(SEVENTY, 8192, batch, tp=8)
+    found = figures_of(SEVENTY, 8192, batch, tp=8)
     assert (found["step"] - found["communication_s"]) * 1e3 == pytest.approx(step_ms, abs=0.005)
     assert found["communication_s"] * 1e3 == pytest.approx(talk_ms, rel=0.02)
 
 
 def test_a_pipeline_reads_all_weights_for_each_micro_batch() -> None:
     """70B, 64 sequences of 8k on four H100: 54.9 ms as a pipeline, 23.4 ms (and 2 ms of talk) cut by tensor."""
-    pipeline, tensor = terms(SEVENTY, 8192, 64, pp=4), terms(SEVENTY, 8192, 64, tp=4)
+    pipeline, tensor = figures_of(SEVENTY, 8192, 64, pp=4), figures_of(SEVENTY, 8192, 64, tp=4)
     assert (pipeline["step"] - pipeline["communication_s"]) * 1e3 == pytest.approx(54.9, abs=0.05)
     assert (tensor["step"] - tensor["communication_s"]) * 1e3 == pytest.approx(23.4, abs=0.06)
     assert tensor["communication_s"] * 1e3 == pytest.approx(2.1, rel=0.1)
     # One sequence passes through the stages one after another: nothing is gained over one device.
-    alone = terms(SEVENTY, 8192, 1, pp=4)
-    assert alone["step"] - alone["communication_s"] == pytest.approx(terms(SEVENTY, 8192, 1)["step"], rel=1e-12)
+    alone = figures_of(SEVENTY, 8192, 1, pp=4)
+    assert alone["step"] - alone["communication_s"] == pytest.approx(figures_of(SEVENTY, 8192, 1)["step"], rel=1e-12)
 
 
 def test_ceilings_of_a_layout() -> None:
@@ -123,7 +123,7 @@ def test_kv_heads_are_not_cut() -> None:
     """ceil(K/tp)·tp/K: 8 heads on 16 ranks are held twice, on 3 ranks one and an eighth times."""
     assert [compute.kv_replication(8, ranks) for ranks in (1, 2, 8, 16)] == [1, 1, 1, 2]
     assert compute.kv_replication(8, 3) == 9 / 8 and compute.kv_replication(1, 8) == 8
-    sixteen, eight = terms(SEVENTY, 8192, 32, tp=16), terms(SEVENTY, 8192, 32, tp=8)
+    sixteen, eight = figures_of(SEVENTY, 8192, 32, tp=16), figures_of(SEVENTY, 8192, 32, tp=8)
     assert sixteen["kv_read_s"] == pytest.approx(eight["kv_read_s"], rel=1e-12), "twice the ranks, twice the bytes"
 
 
@@ -155,7 +155,7 @@ def test_experts_dealt_over_groups() -> None:
     found = bundled(LATENT)
     dense, experts = layout.read_weight_bytes(found, plan(found), 64)
     assert experts is not None
-    row = terms(LATENT, 4096, 64, ep=8)
+    row = figures_of(LATENT, 4096, 64, ep=8)
     assert row["weight_read_s"] == pytest.approx((dense.value + experts.value / 8) / 3.35e12, rel=1e-12)
     assert row["kv_read_s"] == pytest.approx(8 * 4096 * 70272 / 3.35e12, rel=1e-12), "8 of the 64 sequences"
     # 58 mixture layers, there and back, 8 tokens to 8 experts each, 7,168 values of 2 B, 7/8 of it to other ranks.
