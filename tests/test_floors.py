@@ -99,7 +99,7 @@ def modules_of(folder: Path) -> dict[str, set[str]]:
     return found
 
 
-CIRCLES_LEFT = {"families", "present", "quiz"}
+CIRCLES_LEFT = {"families", "quiz"}
 """Folders whose circles are known and about to go."""
 
 

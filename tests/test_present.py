@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from llmcalc import present
+from llmcalc.commands.common import emit
+from llmcalc.errors import UsageError
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory
-from llmcalc.present import FORMATS, Column, Fact, Report, exact, render, shown
+from llmcalc.present import FORMATS, PICTURES, Axis, Chart, Column, Fact, Format, Report, Series, carries, exact, format_of, render, shown
+from llmcalc.present.explain import lines
+from llmcalc.present.layout import content, lay_out
 
 FIGURE = memory.kv_bytes_per_token.of(
     layers=Figure("layers", 36, "", "config.json"),
@@ -31,6 +40,7 @@ REPORT = Report(
     rows=({"layers": 36, "kind": "full|x", "bytes": 1536},),
     assumptions=("bf16",),
     warnings=("a warning",),
+    remarks=("a remark",),
     figures={"kv_bytes_per_token": FIGURE},
 )
 
@@ -38,6 +48,7 @@ EXPECTED = {
     "table": """\
 KV cache of [bold]o/n
 ctx 1,024 tokens
+a remark
 
     KV per token         144 KiB  147,456 B/token  each
       what nobody knows        –
@@ -55,6 +66,8 @@ model,ctx_tokens,kv_bytes_per_token,unknown,hidden
 ### KV cache of \\[bold\\]o/n
 
 ctx 1,024 tokens
+
+a remark
 
 | | | exact | |
 | :-- | --: | --: | :-- |
@@ -75,6 +88,7 @@ ctx 1,024 tokens
         "inputs": {"ctx_tokens": 1024},
         "results": {"kv_bytes_per_token": 147456, "unknown": None, "hidden": 1},
         "rows": [{"layers": 36, "kind": "full|x", "bytes": 1536}],
+        "remarks": ["a remark"],
         "assumptions": ["bf16"],
         "warnings": ["a warning"],
     },
@@ -82,6 +96,8 @@ ctx 1,024 tokens
         "<h1>KV cache of [bold]o/n</h1>",
         '<tr><td>KV per token</td><td class="n"><b>144 KiB</b></td><td class="n d">147,456 B/token</td>',
         "<td class=n>1.50 KiB</td>",
+        "<p>a remark</p>",
+        '<p class="d">assumes bf16</p>',
         "<p>warning: a warning</p>",
     ],
 }
@@ -107,6 +123,42 @@ def test_every_format(name: str) -> None:
         assert text == expected
 
 
+CHART = Chart("c", Axis("x", "x-axis"), Axis("y", "y-axis"), (Series("one", ({"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0})),))
+
+
+@pytest.mark.parametrize("name", FORMATS | PICTURES)
+def test_a_format_carries_what_it_says(name: Format) -> None:
+    """And nothing more: what it does not carry is told elsewhere (warnings) or not made (charts)."""
+    carried = carries(name)
+    assert all(format_of("", f"x{ending}") == name for ending in carried.endings) and carried.endings
+    said = replace(REPORT, facts=(Fact("key", "label", 12345, note="anote"),), columns=(), rows=(), warnings=("awarning",))
+    rows = replace(REPORT, facts=(), columns=(Column("c", "column"),), rows=({"c": 54321},), warnings=("awarning",))
+    drawn = replace(rows, chart=CHART)
+    if name == "png":
+        with pytest.raises(UsageError):
+            render(said, name)
+        assert not (carried.facts or carried.rows or carried.warnings) and carried.chart
+        return
+    assert ("12345" in str(render(said, name)).replace(",", "")) == carried.facts
+    assert ("54321" in str(render(rows, name)).replace(",", "")) == carried.rows
+    assert ("awarning" in str(render(said, name))) == ("awarning" in str(render(rows, name))) == carried.warnings
+    if find_spec("altair") or name not in ("html", "svg"):
+        assert ("x-axis" in str(render(drawn, name))) == carried.chart
+        assert name == "svg" or ("awarning" in str(render(drawn, name))) == carried.warnings
+
+
+def test_every_module_of_a_format_is_in_the_list() -> None:
+    modules = {path.stem for path in Path(present.__file__).parent.glob("as_*.py")} | {"terminal"}
+    assert set((FORMATS | PICTURES).values()) == modules, "add the module to FORMATS or PICTURES in present/__init__.py, and to Format"
+    assert set(get_args(Format)) == set(FORMATS | PICTURES)
+
+
+def test_a_format_without_warnings_sends_them_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in FORMATS:
+        emit(REPORT, format=name, json=False, output=None, explain=False)
+        assert ("Warning: a warning" in capsys.readouterr().err) == (not carries(name).warnings), name
+
+
 def test_a_foreign_text_cannot_break_out_of_a_page() -> None:
     hostile = Report(command="x", title="<script>alert(1)</script>", facts=(Fact("k", "<b>", "</td><script>", ""),))
     page = render(hostile, "html")
@@ -115,8 +167,13 @@ def test_a_foreign_text_cannot_break_out_of_a_page() -> None:
 
 
 def test_a_cell_that_a_spreadsheet_would_run_is_quoted() -> None:
-    report = Report(command="x", title="t", columns=(Column("a", "a"),), rows=({"a": "=HYPERLINK(1)"}, {"a": -5}))
-    assert render(report, "csv") == "a\n'=HYPERLINK(1)\n-5\n"
+    report = Report(
+        command="x",
+        title="t",
+        columns=(Column("a", "a"),),
+        rows=({"a": "=HYPERLINK(1)"}, {"a": "-2+3"}, {"a": "+1"}, {"a": "@x"}, {"a": -5}),
+    )
+    assert render(report, "csv") == "a\n'=HYPERLINK(1)\n'-2+3\n'+1\n'@x\n-5\n"
 
 
 def test_not_a_number_is_null_with_a_warning() -> None:
@@ -132,6 +189,12 @@ def test_cells() -> None:
     assert shown(0.0051, "s") == "5.10 ms" and shown(0.394, "usd") == "$0.39" and shown(8190735360, "params") == "8.19 B"
     assert shown(0.125, "percent") == "12.5%"
     assert exact(4831838208, "B") == "4,831,838,208 B" and exact(2, "B") == "" and exact(3.5, "B") == ""
+
+
+def test_a_count_of_parameters_says_so_when_it_is_worked() -> None:
+    total = Figure("params", 8_190_735_360, "params", inputs=(Figure("a", 8_190_735_360, "params", "config.json"),))
+    worked = lines(replace(REPORT, figures={"params": total}))
+    assert worked[0] == "params = a = 8,190,735,360 params = 8.19 B"
 
 
 def test_a_null_has_its_reason_for_those_who_read_keys() -> None:
@@ -167,6 +230,33 @@ def test_a_narrow_table_says_what_it_lacks_and_uses_the_room_it_has(monkeypatch:
     assert "not shown at this width: time, rate; cut short: why" in " ".join(printed.split())
     monkeypatch.setenv("COLUMNS", "80")
     assert "not shown" not in render(WIDE, "table") and "cut short" not in render(WIDE, "table")
+
+
+def test_text_columns_share_what_is_free_and_take_no_more() -> None:
+    """Two texts of 30 in a line that leaves 20 over: the first takes them, the second stays at its least, and the line is full."""
+    columns = [Column("a", "a", rank=1), Column("b", "b", rank=1)]
+    told = content(columns, [{"a": "x" * 30, "b": "y" * 30}])
+    laid = lay_out(told, width=2 + 18 + 2 + 18 + 2 + 8)
+    assert laid.widths == {"a": 26, "b": 18} and laid.free == 0
+
+
+@pytest.mark.parametrize(
+    "width, kept, gap",
+    [
+        (29, ["name", "why", "time", "rate"], 2),
+        (28, ["name", "why", "time"], 2),
+        (22, ["name", "why"], 2),
+        (16, ["name", "time"], 2),  # `why` went after it and left room
+        (9, ["name"], 2),
+        (8, ["name"], 1),
+    ],
+)
+def test_columns_go_by_rank_until_the_rest_has_room(width: int, kept: list[str], gap: int) -> None:
+    """name 5 and why 6 as they are, time 4, rate 4; two spaces behind each and two before the table."""
+    columns = [Column("name", "name"), Column("why", "why", rank=1), Column("time", "time", rank=2), Column("rate", "rate", rank=3)]
+    laid = lay_out(content(columns, [{"name": "first", "why": "reason", "time": 7, "rate": 9}]), width)
+    assert [column.key for column in laid.columns] == kept and laid.gap == gap
+    assert 2 + sum(laid.gap + each for each in laid.widths.values()) + laid.free == width
 
 
 def test_a_long_text_among_numbers_cuts_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

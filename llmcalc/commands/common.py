@@ -161,7 +161,14 @@ RefreshOption = Annotated[bool, typer.Option("--refresh", help="Go to the Hub ev
 RevisionOption = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit on the Hub.")]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Print every figure's formula, substituted values and origins.")]
 FormatOption = Annotated[
-    str, typer.Option("--format", "-f", metavar="FORMAT", autocompletion=completion.outputs, help="table, json, csv, markdown or html.")
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        autocompletion=completion.outputs,
+        help=f"{', '.join([*present.FORMATS][:-1])} or {[*present.FORMATS][-1]}.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")]
@@ -415,7 +422,7 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
         write(str(made))
     else:
         save(made, output)
-    if chosen in ("table", "csv", *present.PICTURES) and report.warnings:
+    if report.warnings and not present.carries(chosen).warnings:
         from llmcalc.present import terminal
 
         sys.stderr.write(encodable(terminal.warnings(report.warnings), getattr(sys.stderr, "encoding", None)))

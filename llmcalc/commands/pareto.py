@@ -145,7 +145,7 @@ def pareto(
     remarks = tuple(_remarks(best, labelled, limits, asked)) + tuple(each["why"] for each in named)
     count = len(space.candidates)
     drawn = bool(rows) and all(row[axis.key] > 0 for row in rows for axis in (across, up))  # logarithmic axes
-    drawn = drawn and chosen_format not in ("json", "csv", "markdown")
+    drawn = drawn and present.carries(chosen_format).chart
     report = Report(
         command="pareto",
         title=f"Pareto front of {found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",

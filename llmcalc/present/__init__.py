@@ -1,11 +1,11 @@
-"""What a command says (Report), and one module per output format with `render(report) -> str`."""
+"""What a command says (Report), and one module per output format with `render(report) -> str` and what it CARRIES."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from llmcalc import units
 from llmcalc.answers import Answer, Words, words
@@ -130,42 +130,56 @@ class Report:
     """(Keys, why they are null where they are null), for those who read keys; no key: every null without a reason yet."""
 
 
-PICTURES: dict[str, str] = {"svg": "as_svg", "png": "as_png"}
-FORMATS: dict[str, str] = {"table": "terminal", "json": "as_json", "csv": "as_csv", "markdown": "as_markdown", "html": "as_html"}
-_ENDINGS = {
-    **{f".{name}": name for name in PICTURES},
-    ".json": "json",
-    ".csv": "csv",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".html": "html",
-    ".htm": "html",
-    ".txt": "table",
-    ".svg": "svg",
-    ".png": "png",
-}
+Format = Literal["table", "json", "csv", "markdown", "html", "svg", "png"]
+FORMATS: dict[Format, str] = {"table": "terminal", "json": "as_json", "csv": "as_csv", "markdown": "as_markdown", "html": "as_html"}
+"""The module of each format that is text: it has CARRIES and `render(report)`."""
+PICTURES: dict[Format, str] = {"svg": "as_svg", "png": "as_png"}
+"""Of those that are written to a file alone."""
+_SEARCHED: tuple[Format, ...] = (*PICTURES, *(name for name in FORMATS if name != "table"), "table")  # the terminal's last: it loads rich
 
 
-def format_of(name: str, output: str | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Carries:
+    """What a document of a format holds. Each format's module says it of itself, in CARRIES."""
+
+    endings: tuple[str, ...]
+    """Of the names of its files."""
+    facts: bool
+    rows: bool
+    warnings: bool
+    """Else they are told on stderr."""
+    chart: bool
+
+
+def _module(name: Format) -> Any:
+    return import_module(f"llmcalc.present.{(FORMATS | PICTURES)[name]}")
+
+
+def carries(name: Format) -> Carries:
+    """What the documents of this format hold."""
+    found: Carries = _module(name).CARRIES
+    return found
+
+
+def format_of(name: str, output: str | None) -> Format:
     """The output format: what was asked for, else by the file's ending. Errors: unknown-output-format."""
     if name not in ("", "table") or output is None:
-        chosen = name or "table"
-        if chosen == "md":
-            chosen = "markdown"
-        if chosen not in FORMATS | PICTURES:
-            raise UsageError("unknown-output-format", f"{chosen!r} is not an output format", f"use one of {', '.join(FORMATS)}")
-        return chosen
+        chosen = {"": "table", "md": "markdown"}.get(name, name)
+        for known in (*FORMATS, *PICTURES):
+            if chosen == known:
+                return known
+        raise UsageError("unknown-output-format", f"{chosen!r} is not an output format", f"use one of {', '.join(FORMATS)}")
     import os
 
     ending = os.path.splitext(output)[1].lower()
-    if ending not in _ENDINGS:
-        raise UsageError(
-            "unknown-output-format", f"the ending {ending!r} names no output format", f"end the file's name in {', '.join(_ENDINGS)}"
-        )
-    return _ENDINGS[ending]
+    for known in _SEARCHED:
+        if ending in carries(known).endings:
+            return known
+    endings = ", ".join(each for known in _SEARCHED for each in carries(known).endings)
+    raise UsageError("unknown-output-format", f"the ending {ending!r} names no output format", f"end the file's name in {endings}")
 
 
-def render(report: Report, name: str) -> str | bytes:
+def render(report: Report, name: Format) -> str | bytes:
     """The report in one of FORMATS or PICTURES; a PNG is bytes. Errors: no-picture."""
     if name == "png" and report.chart is None:
         raise UsageError(
@@ -173,7 +187,7 @@ def render(report: Report, name: str) -> str | bytes:
             f"{report.command} has nothing to draw here",
             "pareto and roofline draw points that fit; .svg and .html show any result",
         )
-    made: str | bytes = import_module(f"llmcalc.present.{(FORMATS | PICTURES)[name]}").render(report)
+    made: str | bytes = _module(name).render(report)
     return made
 
 

@@ -7,7 +7,9 @@ import io
 from typing import Any
 
 from llmcalc.errors import printable
-from llmcalc.present import Report
+from llmcalc.present import Carries, Report
+
+CARRIES = Carries(endings=(".csv",), facts=True, rows=True, warnings=False, chart=False)
 
 
 def render(report: Report) -> str:

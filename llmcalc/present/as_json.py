@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from llmcalc.figures import derivation
-from llmcalc.present import SCHEMA, Report
+from llmcalc.present import SCHEMA, Carries, Report
+
+CARRIES = Carries(endings=(".json",), facts=True, rows=True, warnings=True, chart=False)
 
 
 def envelope(report: Report) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from llmcalc.errors import printable
-from llmcalc.present import Report, exact, shown
+from llmcalc.present import Carries, Report, exact, shown
+
+CARRIES = Carries(endings=(".md", ".markdown"), facts=True, rows=True, warnings=True, chart=False)
 
 
 def render(report: Report) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from llmcalc.present import Report, vega
+from llmcalc.present import Carries, Report, vega
+
+CARRIES = Carries(endings=(".png",), facts=False, rows=False, warnings=False, chart=True)
 
 
 def render(report: Report) -> bytes:

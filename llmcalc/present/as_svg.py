@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-from llmcalc.present import Report
+from llmcalc.present import Carries, Report
 
 WIDTH, HEIGHT = 8.43, 19  # pixels of a character of 14 pixels, and of a line
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+CARRIES = Carries(endings=(".svg",), facts=True, rows=True, warnings=False, chart=True)
 
 
 def render(report: Report) -> str:

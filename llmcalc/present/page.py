@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from llmcalc.errors import printable
-from llmcalc.present import Column, Report, as_html, shown, vega
+from llmcalc.present import Column, Report, shown, vega
+from llmcalc.present.markup import cell_class, column_class, document, text_of
 
 _STYLE = """
 #chart{width:100%;min-height:420px;background:#fff}th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid #3569b2}
@@ -52,9 +52,9 @@ def render(report: Report) -> str:
     library: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     columns = [column for column in report.columns if column.shown and any(row.get(column.key) not in (None, "") for row in report.rows)]
     parts = [
-        f"<h1>{_text(report.title)}</h1>",
-        *(f'<p class="d">{_text(line)}</p>' for line in report.header),
-        *(f"<p>{_text(line)}</p>" for line in report.remarks),
+        f"<h1>{text_of(report.title)}</h1>",
+        *(f'<p class="d">{text_of(line)}</p>' for line in report.header),
+        *(f"<p>{text_of(line)}</p>" for line in report.remarks),
         '<p class="d">Point at a mark for its configuration. Click the legend to filter (shift adds), double-click to see all; '
         "scroll to zoom, drag to move. Click a heading to sort.</p>",
         '<div id="chart"></div>',
@@ -63,17 +63,17 @@ def render(report: Report) -> str:
         "</tr></thead><tbody>",
         *(_row(report, columns, row) for row in report.rows),
         "</tbody></table></div>",
-        *(f'<p class="d">assumes {_text(line)}</p>' for line in report.assumptions),
-        *(f"<p>warning: {_text(line)}</p>" for line in report.warnings),
+        *(f'<p class="d">assumes {text_of(line)}</p>' for line in report.assumptions),
+        *(f"<p>warning: {text_of(line)}</p>" for line in report.warnings),
         "<script>(function () {" + library.replace("</script", "<\\/script") + "})();</script>",
         f"<script>const SPEC = {_data(spec)};</script>",
         f"<script>{_DRAW}{_SORT}</script>",
     ]
-    return as_html.document(report.title, parts, _STYLE)
+    return document(report.title, parts, _STYLE)
 
 
 def _head(report: Report, column: Column) -> str:
-    return f'<th scope="col"{as_html.column_class(report, column)}><button type="button">{_text(column.label or column.key)}</button></th>'
+    return f'<th scope="col"{column_class(report, column)}><button type="button">{text_of(column.label or column.key)}</button></th>'
 
 
 def _row(report: Report, columns: list[Column], row: Mapping[str, Any]) -> str:
@@ -81,15 +81,11 @@ def _row(report: Report, columns: list[Column], row: Mapping[str, Any]) -> str:
     for column in columns:
         value = row.get(column.key)
         raw = "" if value is None else escape(str(value))
-        kind = as_html.column_class(report, column) or as_html.cell_class(value)
-        cells.append(f'<td{kind} data-v="{raw}">{_text(shown(value, column.unit))}</td>')
+        kind = column_class(report, column) or cell_class(value)
+        cells.append(f'<td{kind} data-v="{raw}">{text_of(shown(value, column.unit))}</td>')
     return f"<tr{' class=marked' if row.get('marks') else ''}>{''.join(cells)}</tr>"
 
 
 def _data(value: object) -> str:
     """JSON that cannot end the script it stands in."""
     return json.dumps(value).replace("<", "\\u003c")
-
-
-def _text(text: str) -> str:
-    return escape(printable(text, 1000))

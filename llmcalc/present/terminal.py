@@ -10,6 +10,8 @@ import io
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -17,9 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from llmcalc.errors import printable
-from llmcalc.present import Column, Report, exact, shown
+from llmcalc.present import Carries, Report, exact, shown
+from llmcalc.present.layout import Content, Layout, content, lay_out
 
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
+
+CARRIES = Carries(endings=(".txt",), facts=True, rows=True, warnings=False, chart=True)
 
 
 def render(report: Report) -> str:
@@ -140,70 +145,44 @@ def _note_within(note: str, room: int) -> str:
 def _rows(report: Report, width: int) -> list[Table | Padding]:
     """The rows, and which of them and of the columns are left out."""
     rows = [report.rows[index] for index in report.brief] if report.brief else list(report.rows)
-    everything = [column for column in report.columns if column.shown and _has_content(report, column.key)]
-    cells = {column.key: [printable(shown(row.get(column.key), column.unit), 300) for row in rows] for column in everything}
-    longest = {key: max(map(len, values)) for key, values in cells.items()}
-    numeric = {column.key: any(not isinstance(row.get(column.key), str | None) for row in rows) for column in everything}
+    told = content([column for column in report.columns if column.shown and _has_content(report, column.key)], rows)
+    laid = lay_out(told, width)
+    found: list[Table | Padding] = [_table(told, laid, rows)]
+    if report.brief:
+        found.append(_note(f"{len(rows)} of {len(report.rows):,} rows; -f csv has all"))
+    gone = ", ".join(c.label for c in told.columns if c not in laid.columns and c.label)
+    cut = ", ".join(c.label for c in laid.columns if told.longest[c.key] > laid.widths[c.key] and c.label)
+    if gone or cut:
+        found.append(_note("; ".join([*([f"not shown at this width: {gone}"] if gone else []), *([f"cut short: {cut}"] if cut else [])])))
+    return found
 
-    def widths(columns: list[Column], tight: bool = False) -> dict[str, int]:
-        """Numbers need their width; text that may go does with eighteen characters; a tight label is no wider than six, or its cells."""
-        least = {c.key: longest[c.key] if numeric[c.key] or not c.rank else min(longest[c.key], 18) for c in columns}
-        return {c.key: max(min(len(c.label), 6) if tight else len(c.label), least[c.key]) for c in columns}
 
-    def left_over(gap: int, least: dict[str, int]) -> int:
-        return width - 2 - sum(gap + each for each in least.values())
-
-    columns, gap = list(everything), 2
-    while left_over(gap, widths(columns)) < 0 and any(column.rank for column in columns):
-        columns.remove(max(reversed(columns), key=lambda column: column.rank))
-    for column in sorted((column for column in everything if column not in columns), key=lambda column: column.rank):
-        wider = [each for each in everything if each in columns or each is column]  # it went before a wider one: is there room now?
-        if left_over(gap, {key: max(least, longest[key]) for key, least in widths(wider).items()}) >= 0:
-            columns = wider
-    room = widths(columns)
-    if left_over(gap, room) < 0:  # not even what must stay has room: less space between, shorter labels
-        gap = 1
-        room = room if left_over(gap, room) >= 0 else widths(columns, tight=True)
-    for column in sorted(columns, key=lambda column: -longest[column.key]) if gap == 1 else ():
-        if not numeric[column.key]:  # then shorter text, the longest first
-            room[column.key] -= min(max(-left_over(gap, room), 0), max(room[column.key] - 6, 0))
-    while left_over(gap, room) < 0 and len(columns) > 2:  # and then fewer numbers, but whole ones
-        room.pop(columns.pop().key)
-    free = left_over(gap, room)
-    for column in columns:
-        more = min(max(free, 0), longest[column.key] - room[column.key]) if not numeric[column.key] else 0
-        room[column.key] += max(more, 0)
-        free -= max(more, 0)
-    barred = [column.key for column in columns if column.bar and numeric[column.key]]
-    bar = min(10, free // len(barred) - 2) if barred else 0
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+def _table(told: Content, laid: Layout, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The rows as they were laid out, with bars beside the values that have one, where there is room."""
+    barred = [column.key for column in laid.columns if column.bar and told.numeric[column.key]]
+    bar = min(10, laid.free // len(barred) - 2) if barred else 0
+    barred = barred if bar >= 4 else []
+    table = Table(box=None, padding=(0, laid.gap, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True, width=2)
-    for column in columns:
+    for column in laid.columns:
         table.add_column(
             Text(column.label, no_wrap=True, overflow="ellipsis"),
-            justify="right" if numeric[column.key] else "left",
+            justify="right" if told.numeric[column.key] else "left",
             no_wrap=True,
             overflow="ellipsis",
-            width=room[column.key],
+            width=laid.widths[column.key],
         )
-        if column.key in barred and bar >= 4:
+        if column.key in barred:
             table.add_column("", no_wrap=True, width=bar, style="cyan")
     most = {key: max((row[key] for row in rows if row.get(key) is not None), default=0) for key in barred}
     for index, row in enumerate(rows):
         line = [""]
-        for column in columns:
-            line.append(cells[column.key][index])
-            if column.key in barred and bar >= 4:
+        for column in laid.columns:
+            line.append(told.cells[column.key][index])
+            if column.key in barred:
                 line.append(_bar((row.get(column.key) or 0) / (most[column.key] or 1), bar))
         table.add_row(*map(Text, line))
-    found: list[Table | Padding] = [table]
-    if report.brief:
-        found.append(_note(f"{len(rows)} of {len(report.rows):,} rows; -f csv has all"))
-    gone = ", ".join(c.label for c in everything if c not in columns and c.label)
-    cut = ", ".join(c.label for c in columns if longest[c.key] > room[c.key] and c.label)
-    if gone or cut:
-        found.append(_note("; ".join([*([f"not shown at this width: {gone}"] if gone else []), *([f"cut short: {cut}"] if cut else [])])))
-    return found
+    return table
 
 
 def _bar(share: float, width: int) -> str:
