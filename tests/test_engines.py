@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
 
 from llmcalc import cli, engines, formats, hardware, load_model
+from llmcalc import model as model_reader
+from llmcalc.architecture import Entry
 from llmcalc.errors import UsageError
 from llmcalc.estimate import capacity, charged, layout, memory, overheads, words
 from llmcalc.estimate.tuples import Tuples
@@ -423,3 +426,111 @@ def test_drafts_that_cannot_be(more: tuple[str, ...], code: str, capsys: pytest.
 def test_words_name_every_stored_entry(name: str, engine: str, said: str) -> None:
     found = load_model(name, offline=True)
     assert f"{engine} charges {said}" in words.words(found, plan(engine=engine), 131072)
+
+
+# ---- rows of the table --------------------------------------------------------------------------------------------
+
+
+def test_a_row_leaves_nothing_out() -> None:
+    """What no field can be without: kind, split, defaults and start line stand in each row, and a release in its own."""
+    required = {each.name for each in fields(engines.Engine) if each.default is MISSING}
+    assert {"kind", "split", "start", "batched", "sequences", "large", "windows", "block_tokens", "vendors", "source"} <= required
+    for row in engines.ENGINES.values():
+        assert (row.windows == "share") == (row.window_share > 0), row.name
+        assert row.start is not None or row.nominal, row.name
+        rows = [other for other in engines.ENGINES.values() if other.family == row.family]
+        assert [other.since for other in rows] == sorted((other.since for other in rows), reverse=True)
+
+
+def test_each_engine_compares_its_own_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = replace(engines.ENGINES["sglang"], name="sglang@0.4", since=(0, 4))
+    monkeypatch.setattr(engines, "ENGINES", engines.ENGINES | {"sglang": replace(engines.ENGINES["sglang"], since=(0, 5)), old.name: old})
+    assert [engines.find(f"sglang@{release}").name for release in ("0.5.3", "0.4.9", "0.3")] == ["sglang", "sglang@0.4", "sglang@0.4"]
+
+
+def test_sglang_keeps_a_share_of_the_tokens_in_windows() -> None:
+    """MiMo-V2-Flash: full_layer_tokens=375360, swa_layer_tokens=300288; sgl-project/sglang pull 18039."""
+    window = Entry(m.kv_bytes_per_token, (("kv_heads", 8), ("head_dim", 192)), window=128)
+    assert charged.kept_tokens(window, plan(engine="sglang"), Figure("ctx_tokens", 375360)).value == 300288
+
+
+def test_an_a100_is_never_large() -> None:
+    """vLLM's engine/arg_utils.py: 8,192 tokens and 1,024 sequences from 70 GiB on, but on no A100 of 80 GB, and 2,048 and 256."""
+    asked = {device: (plan(device).step_tokens(8192), plan(device).slots) for device in ("a100-80-sxm", "h100-sxm", "l40s")}
+    assert asked == {"a100-80-sxm": (2048, 256), "h100-sxm": (8192, 1024), "l40s": (2048, 256)}
+
+
+def test_groups_of_half_more_layers_are_cut() -> None:
+    """vLLM's kv_cache_utils: up to, and not at, half as many layers more the larger kind sets the group's size."""
+
+    def groups(full: int, window: int) -> tuple[int, int]:
+        types = ["full_attention"] * full + ["sliding_attention"] * window
+        raw = {
+            "model_type": "gemma3_text", "hidden_size": 1024, "num_hidden_layers": full + window, "num_attention_heads": 8,
+            "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 4096, "vocab_size": 32000, "sliding_window": 512,
+            "layer_types": types,
+        }  # fmt: skip
+        found = charged.Groups.of(model_reader.read(raw, id="x"), plan())
+        assert found is not None
+        return found.number, found.size
+
+    assert groups(8, 11) == (2, 11)
+    assert groups(8, 12) == (3, 8)
+
+
+def test_a_long_step_encodes_as_many_image_tokens() -> None:
+    """vLLM's encoder budget is the larger of the largest image and a step: 32,768 encoded tokens of 5,120 in 16 bits."""
+    found = load_model("Qwen/Qwen3.5-27B", offline=True)
+
+    def encoded(step: int) -> float:
+        parts = overheads.encoder(found, plan("rtx-5090", batched_tokens=step), Figure("tokens", step))
+        assert parts is not None
+        return float(parts[1].value)
+
+    assert [encoded(step) for step in (8192, 32768)] == [16384 * 5120 * 2, 32768 * 5120 * 2]
+
+
+def test_llama_cpp_gives_each_slot_a_context(capsys: pytest.CaptureFixture[str]) -> None:
+    """-c is the context of all slots, which share it (--kv-unified) unless told not to; tools/server/README.md."""
+    on = ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "-c", "4k", "--engine", "llama.cpp", "--parallel")
+    one, four = (run(capsys, "fit", *on, n)["results"]["start_command"] for n in ("1", "4"))
+    assert "-c 4096 -np 1" in one and "--no-kv-unified" not in one
+    assert "-c 16384 -np 4" in four and four.endswith("--no-kv-unified")
+
+
+def test_towers_that_are_not_read_are_not_counted() -> None:
+    bare = replace(load_model("Qwen/Qwen3-8B", offline=True), towers=None)
+    assert "the towers are not counted: their shape is not read" in capacity.fit(bare, plan(), Workload(4096, 1)).warnings
+
+
+def test_replicas_share_the_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    """Four replicas on four devices decode 8 of 32 sequences each."""
+    on = ("-m", "meta-llama/Llama-3.1-8B", "-c", "4k")
+    found = run(capsys, "layouts", *on, "-d", "4x h100-sxm", "-b", "32")
+    row = next(row for row in found["rows"] if row["replicas"] == 4)
+    assert row["step_time_s"] == pytest.approx(run(capsys, "decode", *on, "-d", "h100-sxm", "-b", "8")["results"]["step_time_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "ctx", "mib"),
+    [
+        # mlx-lm models/cache.py: a cache of Llama-3.1-8B grows by 256 tokens of 128 KiB; pull 1081 of mlx-examples kept 33,080.
+        ("mlx", "apple-m2-ultra", 33080, 33280 / 8),
+        # ollama's runner pads to 256 cells.
+        ("ollama", "rtx-4090", 8000, 8192 / 8),
+        # TensorRT-LLM's tokens_per_block is 32.
+        ("trt-llm", "h100-sxm", 8000, 8000 / 8),
+        ("trt-llm", "h100-sxm", 8001, 8032 / 8),
+    ],
+)
+def test_caches_grow_by_blocks(engine: str, device: str, ctx: int, mib: float) -> None:
+    assert charge("meta-llama/Llama-3.1-8B", plan(device, engine), ctx) / MIB == mib
+
+
+def test_what_small_engines_hold_beside_the_cache() -> None:
+    """Ollama keeps 457 MiB of a card free (minimum="457.0 MiB", issue 14510); logits of 4 B: a micro-batch of 512, one row, 2,048 sequences."""
+    found = load_model("meta-llama/Llama-3.1-8B", offline=True)
+    for engine, device, rows in (("ollama", "rtx-4090", 512), ("mlx", "apple-m2-ultra", 1), ("trt-llm", "h100-sxm", 2048)):
+        sampler = next(part for part in overheads.activation(found, plan(device, engine), 8192).inputs if part.name == "sampler_bytes")
+        assert sampler.value == rows * 128256 * 4, engine
+    assert overheads.overheads(found, plan("rtx-4090", "ollama"), 8192)["other buffers"].value >= 457 * MIB
