@@ -274,7 +274,7 @@ def _number(q: Mapping[str, Any], key: str, default: int | None = None, least: i
         raise ConfigError(
             "bad-quantization",
             f"quantization_config.{key} is {printable(repr(value), 40)}; it must be a whole number from {least} to {most:,}",
-            "name a format with --weights, such as --weights int4",
+            "name a format with `weights`, such as `weights=int4`",
         )
     return value
 
@@ -392,7 +392,7 @@ def _compressed_tensors(q: Mapping[str, Any], model: Model) -> Rule:
     groups = q.get("config_groups")
     if not isinstance(groups, Mapping) or not groups:
         raise ConfigError(
-            "bad-quantization", "quantization_config of compressed-tensors has no config_groups", "name a format with --weights"
+            "bad-quantization", "quantization_config of compressed-tensors has no config_groups", "name a format with `weights`"
         )
     everywhere: list[Scheme] = []
     named: list[tuple[Matcher, Scheme]] = []
@@ -582,7 +582,7 @@ def _quark(q: Mapping[str, Any], model: Model) -> Rule:
 
 def _unknown(what: str) -> ConfigError:
     return ConfigError(
-        "unknown-quantization", f"{what} is no scheme that llmcalc reads", "name a format with --weights, such as --weights int4"
+        "unknown-quantization", f"{what} is no scheme that llmcalc reads", "name a format with `weights`, such as `weights=int4`"
     )
 
 

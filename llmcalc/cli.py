@@ -17,6 +17,7 @@ import typer.core
 
 from llmcalc import __version__
 from llmcalc.commands import COMMANDS
+from llmcalc.commands.spoken import flags
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 ABOUT = "Back-of-envelope LLM capacity and cost: exact where exactness is possible, honest about its error where it is not."
@@ -182,6 +183,7 @@ def _fail(args: list[str], command: str | None, code: str, message: str, hint: s
         import traceback
 
         traceback.print_exception(problem)
+    hint = hint and flags(hint)
     text = f"Error: {printable(message, 1000)}\n" + (f"Hint: {printable(hint, 1000)}\n" if hint else "")
     try:
         if _wants_json(args):

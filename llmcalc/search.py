@@ -213,7 +213,7 @@ def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) 
     """Every quantity of an operating point; with a rack and a row of batches, of all of them at once."""
     timed = step.step(space.model, plan, Workload(space.ctx, batch), space.method)
     parts, length = timed.terms, timed.mid
-    sequences = Figure("batch", batch, "", "--batch")
+    sequences = Figure("batch", batch, "", "`batch`")
     devices = Figure("devices", plan.ranks, "", layout.LAYOUT)
     rate = time.tokens_per_s.of(batch=sequences, step_time_s=length)
     found = {
@@ -223,7 +223,7 @@ def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) 
         "tokens_per_s_per_device": Figure("tokens_per_s_per_device", rate.value / plan.ranks, "tokens/s", "an even share", None, (rate,)),
     }
     if usd_per_device_hour is not None:
-        each = Figure("usd_per_device_hour", usd_per_device_hour, "usd/h", "--price, or the profile")
+        each = Figure("usd_per_device_hour", usd_per_device_hour, "usd/h", "`price`, or the profile")
         hour = money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=devices)
         found["usd_per_hour"] = hour
         found["usd_per_million_output_tokens"] = money.usd_per_million_tokens.of(

@@ -285,7 +285,7 @@ def _gguf_from_path(typed: str, path: Path) -> Source:
     except SourceError as problem:
         base = _base_model(path.name)
         if problem.code == "file-unreadable" and base:
-            problem.hint = f"check the path, or try --model {base}"
+            problem.hint = f"check the path, or try `model={base}`"
         raise
     return _gguf_source(typed, "file", None, files)
 
@@ -299,7 +299,7 @@ def _gguf_from_hub(repo_id: str, revision: str | None, wanted: str, *, offline: 
         commit, sizes, open_, kind = _repository(repo_id, revision, offline=offline)
     except SourceError as problem:
         if base:
-            problem.hint = f"{problem.hint}; or take its shape from --model {base}"
+            problem.hint = f"{problem.hint}; or take its shape from `model={base}`"
         raise
     by_name = wanted.lower().endswith(".gguf")
     found = [name for name in sizes if name == wanted] if by_name else gguf.with_tag(sorted(sizes), wanted)
@@ -307,7 +307,7 @@ def _gguf_from_hub(repo_id: str, revision: str | None, wanted: str, *, offline: 
         several = f"{len(found)} models of type {printable(wanted, 40)}: {', '.join(printable(name, 60) for name in found[:3])}"
         what = several if found else f"no GGUF file {printable(wanted, 60)}"
         types = sorted({hit[0].lstrip("-_.") for name in sizes if (hit := _GGUF_TYPE.search(_GGUF_FILE.sub("", name)))})
-        hint = f"it has {', '.join(types[:12])}" if types else f"try --model {base}" if base else "see its files on the Hub"
+        hint = f"it has {', '.join(types[:12])}" if types else f"try `model={base}`" if base else "see its files on the Hub"
         raise SourceError("no-such-file", f"{repo_id} has {what}", hint)
     extras = [(name, size, why) for name, size in sorted(sizes.items()) if name.lower().endswith(".gguf") and (why := gguf.not_model(name))]
     files = gguf.model_files(found[0], open_, extras)
@@ -918,7 +918,7 @@ def _wait_header(headers: Any) -> str:
 
 def _no_config(repo_id: str) -> SourceError:
     base = _base_model(repo_id) if _GGUF_NAME.search(repo_id) else None
-    named = f"it holds GGUF files: name one, as in {repo_id}:Q4_K_M, or try --model {base}"
+    named = f"it holds GGUF files: name one, as in {repo_id}:Q4_K_M, or try `model={base}`"
     hint = named if base else "give the model that it was made from"
     return SourceError("no-config", f"{repo_id} has no {CONFIG}", hint)
 

@@ -443,5 +443,5 @@ def of_yaml(path: str, rate: float | None = None) -> Traffic:
         raise bad("share", 0, "above 0 for any kind")
     asked = rate if rate is not None else number(raw, "rate", 0)
     if not asked:
-        raise UsageError("bad-traffic", f"{printable(path)} gives no rate", "add rate: requests per second, or give --rate")
+        raise UsageError("bad-traffic", f"{printable(path)} gives no rate", "add rate: requests per second, or give `rate`")
     return Traffic(asked, tuple(kinds), number(raw, "cv", 1, 10), notes=(f"traffic mix of {len(kinds)} kinds from {printable(path)}",))

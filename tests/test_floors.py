@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,18 @@ def test_no_circles_inside_a_folder(folder: Path) -> None:
     while free := {name for name, used in left.items() if not used & left.keys()}:
         left = {name: used for name, used in left.items() if name not in free}
     assert not left or folder.name in CIRCLES_LEFT, f"{folder.name}: rooms in a circle: {left}"
+
+
+def test_only_the_command_line_knows_flags() -> None:
+    """Below commands/ a quantity has a name (`kv_dtype`); engines' own start lines and the quiz's commands to type are words of theirs."""
+    known = {flag for path in (PACKAGE / "commands").glob("*.py") for flag in re.findall(r'"(--[a-z][a-z-]+)"', path.read_text("utf-8"))}
+    assert len(known) > 60
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        own = path.relative_to(PACKAGE).parts[0]
+        if own in ("commands", "cli.py", "__main__.py", "engines", "quiz", "detect.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                wrong += [f"{path.relative_to(PACKAGE)}: {flag}" for flag in re.findall(r"--[a-z][a-z-]+", node.value) if flag in known]
+    assert not wrong, "say `name`; commands/spoken.py turns it into a flag"

@@ -14,7 +14,7 @@ import typer
 from llmcalc import present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
-from llmcalc.commands import completion, options, parse
+from llmcalc.commands import completion, options, parse, spoken
 from llmcalc.commands.options import Drafts, File, Group, ModelChoice, Money, Output, Placement, Reading, Request, Running, Work, command
 from llmcalc.commands.parse import (
     bare_seconds,
@@ -413,11 +413,10 @@ def emit(report: present.Report, *, format: str, json: bool, output: str | None,
     if json and format not in ("table", "json"):
         raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
     chosen = present.format_of("json" if json else format, output)
-    report = replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()))
-    said = replace(report, explain=explain)
+    report = spoken.report(replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()), explain=explain))
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
-    made = present.render(said, chosen)
+    made = present.render(report, chosen)
     if output is None:
         write(str(made))
     else:

@@ -13,6 +13,7 @@ import typer
 
 from llmcalc import present, quiz, units
 from llmcalc.commands import common as c
+from llmcalc.commands import spoken
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
 from llmcalc.present import Column, Fact, Report
@@ -191,7 +192,7 @@ def _explained(question: Question) -> list[str]:
         return []
     from llmcalc.present.explain import lines
 
-    return lines(Report(command="quiz", title="", figures={question.figure.name: question.figure}))
+    return lines(Report(command="quiz", title="", figures={question.figure.name: spoken.figure(question.figure)}))
 
 
 # ---- printed ------------------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ def _row(number: int, question: Question) -> dict[str, Any]:
         "worked": {
             "steps": list(question.steps),
             "explanation": _explained(question),
-            "derivation": derivation(question.figure) if question.figure is not None else None,
+            "derivation": derivation(spoken.figure(question.figure)) if question.figure is not None else None,
         },
         "command": shlex.join(("llmcalc", *question.command)) if question.command else None,
         "result": question.result or None,

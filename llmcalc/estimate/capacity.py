@@ -26,8 +26,8 @@ def memory_figure(plan: Deployment) -> Figure:
 
 def usable_figures(model: Model, plan: Deployment, ctx: Any, memory: Figure, weights: Figure) -> tuple[Figure, Figure]:
     """(what weights and cache may take, what is kept free by wish) of all devices, under the engine's policy."""
-    reserve = Figure("reserve_bytes", plan.reserve_bytes * plan.ranks, "B", "--reserve, on each device")
-    share = Figure("utilization", plan.share, "", f"engine {plan.engine.name}" if plan.utilization is None else "--memory-utilization")
+    reserve = Figure("reserve_bytes", plan.reserve_bytes * plan.ranks, "B", "`reserve`, on each device")
+    share = Figure("utilization", plan.share, "", f"engine {plan.engine.name}" if plan.utilization is None else "`memory_utilization`")
     if plan.engine.nominal:
         return f.usable_bytes.of(memory_bytes=memory, utilization=share, reserve_bytes=reserve), reserve
     ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
@@ -46,7 +46,7 @@ def ledger(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     weights = layout.held_weight_bytes(model, plan)
     usable, reserve = usable_figures(model, plan, ctx, memory, weights)
     budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
-    sequence = charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "--ctx"))
+    sequence = charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "`ctx`"))
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
     found["kv_bytes_per_sequence"] = replace(sequence, name="kv_bytes_per_sequence")
     found["max_batch_exact"] = f.max_batch_exact.of(kv_budget_bytes=budget, kv_bytes_per_sequence=found["kv_bytes_per_sequence"])
@@ -236,10 +236,10 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
     """What the figures of an engine leave out."""
     found = []
     if batch > plan.slots > 1:
-        found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs at most {plan.slots:,} at a time (--max-num-seqs)")
+        found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs at most {plan.slots:,} at a time (`max_num_seqs`)")
     states = charged.state_blocks(model, plan, budget)
     if states is not None and states < plan.slots:
-        less = f"start it with --max-num-seqs {states} or less"
+        less = f"start it with `max_num_seqs={states}` or less"
         found.append(f"the pool holds {states:,} states, {plan.engine.name} wants {plan.slots:,}: {less}")
     if model.towers and plan.engine.pool and not overheads.encoder(model, plan, Figure("tokens", 1)):
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")

@@ -161,7 +161,7 @@ class Groups:
                 ctx_tokens=ctx,
                 window_tokens=Figure("window_tokens", group.window, "tokens", memory.CONFIG),
                 batched_tokens=Figure(
-                    "batched_tokens", plan.step_tokens(ctx.value), "tokens", "--max-num-batched-tokens, or the engine's default"
+                    "batched_tokens", plan.step_tokens(ctx.value), "tokens", "`max_num_batched_tokens`, or the engine's default"
                 ),
                 block_tokens=block,
             )

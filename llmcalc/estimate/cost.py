@@ -28,25 +28,25 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
     device = plan.device
     if owned is not None:
         if device.power_w is None:
-            raise UsageError("no-power", f"{device.id} has no known power, so owning it cannot be priced", "give --price instead")
+            raise UsageError("no-power", f"{device.id} has no known power, so owning it cannot be priced", "give `price` instead")
         each = money.owned_usd_per_hour.of(
-            purchase_usd=Figure("purchase_usd", owned.purchase_usd, "usd", "--purchase"),
-            years=Figure("years", owned.years, "", "--years"),
+            purchase_usd=Figure("purchase_usd", owned.purchase_usd, "usd", "`purchase`"),
+            years=Figure("years", owned.years, "", "`years`"),
             power_w=Figure("power_w", device.power_w, "W", f"{device.id}, rated"),
-            usd_per_kwh=Figure("usd_per_kwh", owned.usd_per_kwh, "usd", "--kwh"),
-            pue=Figure("pue", owned.pue, "", "--pue"),
+            usd_per_kwh=Figure("usd_per_kwh", owned.usd_per_kwh, "usd", "`kwh`"),
+            pue=Figure("pue", owned.pue, "", "`pue`"),
         )
         power = f"{device.power_w:g} W at {usd(owned.usd_per_kwh)}/kWh, PUE {owned.pue:g}"
         text = f"owned: {usd(owned.purchase_usd)} over {owned.years:g} years, {power}"
     elif plan.usd_per_device_hour is not None:
         each, text = (
-            Figure("usd_per_device_hour", plan.usd_per_device_hour, "usd/h", "--price"),
+            Figure("usd_per_device_hour", plan.usd_per_device_hour, "usd/h", "`price`"),
             f"price {usd(plan.usd_per_device_hour)} per device-hour, as given",
         )
     else:
         price, text = device.price()
         if price is None:
-            raise UsageError("no-price", text, "give one with --price, in USD per device-hour")
+            raise UsageError("no-price", text, "give one with `price`, in USD per device-hour")
         each = Figure("usd_per_device_hour", price, "usd/h", text)
     ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
     return money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=ranks), text
@@ -55,7 +55,7 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
 def price_warning(plan: Deployment) -> tuple[str, ...]:
     """That prices of the profile are old, where one of them is used."""
     old = plan.device.old_prices() if plan.usd_per_device_hour is None else ""
-    return (f"{old}; give today's with --price",) if old else ()
+    return (f"{old}; give today's with `price`",) if old else ()
 
 
 def cost(
@@ -70,8 +70,8 @@ def cost(
         hour, price_text = None, problem.message
     timed = step.step(model, plan, work, method)
     parts, length = timed.terms, timed.mid
-    busy = Figure("utilization", utilization, "", "--utilization")
-    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "--batch"), step_time_s=length)
+    busy = Figure("utilization", utilization, "", "`utilization`")
+    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "`batch`"), step_time_s=length)
 
     def priced(name: str, seconds: float | None, origin: str) -> Figure | None:
         if hour is None or seconds is None:
@@ -111,8 +111,8 @@ def cost(
             as_name="usd_per_million_blended",
             input_usd=read,
             output_usd=output,
-            prompt_tokens=Figure("prompt_tokens", prompt, "tokens", "--prompt"),
-            output_tokens=Figure("output_tokens", answer, "tokens", "--output-tokens"),
+            prompt_tokens=Figure("prompt_tokens", prompt, "tokens", "`prompt`"),
+            output_tokens=Figure("output_tokens", answer, "tokens", "`output_tokens`"),
         )
     )
     likely = step.step(model, plan, work, "expected", parts if method == "napkin" else None)
@@ -133,7 +133,7 @@ def cost(
     fitted = capacity.holds(model, plan, work)
     warnings = [*fitted.warnings]
     if hour is None:
-        warnings.append(f"every usd_…: {price_text}; give one with --price, in USD per device-hour")
+        warnings.append(f"every usd_…: {price_text}; give one with `price`, in USD per device-hour")
     elif owned is None:
         warnings += price_warning(plan)
     if hour is not None and reading.value is None:
@@ -164,7 +164,7 @@ def cost(
         assumptions=(
             *terms.assumptions(model, plan),
             *(() if hour is None else (price_text,)),
-            f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (--utilization 1)",
+            f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (`utilization=1`)",
             f"blended over {prompt:,} prompt and {answer:,} output tokens",
             f"method {method}: ideal rates, so an engine costs more",
             f"expected: {likely.words}",

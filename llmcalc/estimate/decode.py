@@ -25,7 +25,7 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     w = parts["bandwidth"]
     p = parts["flops_per_s"]
     ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
-    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "--batch"), step_time_s=length)
+    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "`batch`"), step_time_s=length)
     critical = terms.critical_batch(model, plan)
     alone = terms.step_terms(model, plan, Workload(work.ctx, 1), method)["weight_read_s"]
     single = time.tokens_per_s.of(batch=Figure("batch", 1, "", "one sequence"), step_time_s=alone)
@@ -45,7 +45,7 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     if crossover is None:
         warnings.append("kv_crossover_batch and ceiling_tokens_per_s: this model reads no cache")
     if method == "napkin" and (value["attention_compute_s"] or 0) > value["kv_read_s"]:
-        warnings.append("computing attention takes longer than reading the caches here; --method roofline counts it, the napkin does not")
+        warnings.append("computing attention takes longer than reading the caches here; `method=roofline` counts it, the napkin does not")
     results = {
         "step_time_s": length.value,
         "tpot_s": length.value,

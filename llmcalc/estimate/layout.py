@@ -66,7 +66,7 @@ def pooled_mixers(model: Model, plan: Deployment) -> list[tuple[Attention, int]]
         number = min((held[shape] // count for shape, count in shapes(mixer.weights).items()), default=0)
         if number and mixer.entries:
             return [*own, (mixer, number)]
-    raise UsageError("no-prediction-layers", f"{model.id} has no layers that predict ahead", "name the model that drafts: --draft MODEL")
+    raise UsageError("no-prediction-layers", f"{model.id} has no layers that predict ahead", "name the model that drafts: `draft=MODEL`")
 
 
 def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
@@ -208,7 +208,7 @@ def read_weight_bytes(model: Model, plan: Deployment, tokens: Any) -> tuple[Figu
         touched = time.distinct_experts.of(
             experts=Figure("experts", experts, "", memory.CONFIG),
             top_k=Figure("top_k", top_k, "", memory.CONFIG),
-            tokens=Figure("tokens", tokens, "tokens", "--batch"),
+            tokens=Figure("tokens", tokens, "tokens", "`batch`"),
         )
         parts.append(
             f.expert_read_bytes.of(

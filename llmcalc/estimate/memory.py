@@ -32,7 +32,7 @@ def compute_format(model: Model) -> tuple[Format, str | None]:
 
 
 def kv_format(model: Model, name: str) -> tuple[Format, str]:
-    """The cache's format for `--kv-dtype name`, and where it comes from. fp8 weights do not imply an fp8 cache."""
+    """The cache's format of that name, and where it comes from. fp8 weights do not imply an fp8 cache."""
     if name.lower() != "auto":
         return formats.find(name, kv=True), "asked for"
     scheme = kv_scheme(model.quantization)
@@ -41,7 +41,7 @@ def kv_format(model: Model, name: str) -> tuple[Format, str]:
             return formats.find(scheme, kv=True), "the checkpoint's KV scheme"
         except UsageError:
             message = f"the checkpoint's KV scheme {printable(scheme, 40)!r} is none that llmcalc knows"
-            raise ConfigError("unknown-kv-scheme", message, "name one with --kv-dtype, such as --kv-dtype fp8") from None
+            raise ConfigError("unknown-kv-scheme", message, "name one with `kv_dtype`, such as `kv_dtype=fp8`") from None
     found, assumed = compute_format(model)
     return found, assumed or f"the checkpoint's dtype ({model.dtype})"
 
@@ -129,7 +129,7 @@ def sequence_bytes(model: Model, ctx: int, cache: Format, *, windows: bool = Tru
 
 
 def _cache(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> tuple[Figure, list[dict[str, Any]], list[Figure]]:
-    ctx_figure = Figure("ctx_tokens", ctx, "tokens", "--ctx")
+    ctx_figure = Figure("ctx_tokens", ctx, "tokens", "`ctx`")
     plain = state_format(model, cache)
     parts: list[Figure] = []
     rows: list[dict[str, Any]] = []
@@ -170,7 +170,7 @@ def kv(model: Model, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Estima
     cache, origin = kv_format(model, kv_dtype)
     sequence, rows, states = _cache(model, ctx, cache)
     full, _, _ = _cache(model, ctx, cache, windows=False)
-    everything = f.batch_bytes.of(as_name="kv_bytes_total", bytes_per_sequence=sequence, batch=Figure("batch", batch, "", "--batch"))
+    everything = f.batch_bytes.of(as_name="kv_bytes_total", bytes_per_sequence=sequence, batch=Figure("batch", batch, "", "`batch`"))
     per_token = _per_token(model, cache)
     beyond = whole(sum(row["bytes_per_token_beyond_window"] for row in rows))
     attending = [mixer for mixer, _ in mixers(model) if mixer.entries and mixer.query_heads]
@@ -284,7 +284,7 @@ def multiplied_params(model: Model) -> int:
 
 
 def weight_format(model: Model, name: str) -> tuple[Format, str]:
-    """The format for `--weights name` and where it comes from. Errors (ConfigError): unknown-quantization, bad-quantization."""
+    """The format of that name and where it comes from. Errors (ConfigError): unknown-quantization, bad-quantization."""
     if name.lower() != "auto":
         named = formats.find(name)
         mix = f"; {named.note}" if named.note.startswith("GGUF mix") else ""

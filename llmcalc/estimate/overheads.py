@@ -32,7 +32,7 @@ def visible_bytes(plan: Deployment) -> Figure:
     """Memory of one device as a program sees it. Errors: no-memory-size, wrong-engine."""
     device = plan.device
     if plan.engine.family == "mlx" and device.vendor != "Apple":
-        raise UsageError("wrong-engine", f"mlx runs on Apple's devices, not on {device.id}", "try --engine llama.cpp")
+        raise UsageError("wrong-engine", f"mlx runs on Apple's devices, not on {device.id}", "try `engine=llama.cpp`")
     each = device_bytes(plan)
     reported = Figure("reported_bytes", each, "B", f"{device.id}, as the driver reports it")
     if device.vendor != "NVIDIA" or device.kind != "gpu":
@@ -84,12 +84,12 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
     engine = plan.engine
     hidden, vocab = model.stack.hidden, model.stack.vocab
     tokens = Figure(
-        "tokens", plan.step_tokens(ctx), "tokens", "--max-num-batched-tokens" if plan.batched_tokens else f"engine {engine.name}, default"
+        "tokens", plan.step_tokens(ctx), "tokens", "`max_num_batched_tokens`" if plan.batched_tokens else f"engine {engine.name}, default"
     )
     width = Figure("bytes_per_element", layout.ACTIVATION_BYTES, "B", "16-bit activations")
     rows = tokens.value if engine.whole_layers else plan.slots
     logits = f.sampler_bytes.of(
-        sequences=Figure("sequences", rows, "", "--max-num-seqs" if plan.max_sequences else f"engine {engine.name}, default"),
+        sequences=Figure("sequences", rows, "", "`max_num_seqs`" if plan.max_sequences else f"engine {engine.name}, default"),
         vocab=Figure("vocab", vocab, "", memory.CONFIG),
         bytes_per_logit=engine.figure("bytes_per_logit", engine.logit_bytes, "B"),
     )

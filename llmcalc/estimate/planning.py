@@ -392,7 +392,7 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         results |= dict(zip(EXPECTED, ends, strict=False))
         full = step.load(model, tried[chosen], prompt, output)
         if full is None:
-            why = "no full load of a desktop engine was measured; name a server's, as --engine vllm"
+            why = "no full load of a desktop engine was measured; name a server's, as `engine=vllm`"
             warnings.append(f"{EXPECTED_RATE[0]}, its _low and _high: {why}")
         else:
             results |= dict(zip(EXPECTED_RATE, (end / output for end in (full.mid_s, full.low_s, full.high_s)), strict=True))
@@ -415,8 +415,8 @@ def plan(model: Model, layouts: list[Deployment], service: Service, *, fixed: bo
         },
         assumptions=(
             *service.traffic.notes,
-            "; ".join(limits) or "no limit on TTFT or TPOT: give --max-ttft and --max-tpot",
-            f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (--mfu, --mbu)",
+            "; ".join(limits) or "no limit on TTFT or TPOT: give `max_ttft` and `max_tpot`",
+            f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (`mfu`, `mbu`)",
             f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
             f"each replica is simulated with its share of the requests, "
             f"dealt {'in turn' if service.traffic.trace else 'at random'}; seed {service.seed}",

@@ -79,11 +79,11 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     def figure(name: str, value: Any, origin: str = "", unit: str = "tokens") -> Figure:
         return Figure(name, value, unit, origin)
 
-    count = figure("sequences", what.sequences, "--sequences", "")
+    count = figure("sequences", what.sequences, "`sequences`", "")
     prefix, prompt, block = (
-        figure("prefix_tokens", what.prefix, "--prefix"),
-        figure("prompt_tokens", what.prompt, "--prompt"),
-        figure("block_tokens", what.block, "--block"),
+        figure("prefix_tokens", what.prefix, "`prefix`"),
+        figure("prompt_tokens", what.prompt, "`prompt`"),
+        figure("block_tokens", what.block, "`block`"),
     )
     one = layout.sequence_bytes(model, plan, figure("ctx_tokens", what.prompt))
     per_token = one.value / what.prompt  # exact where every layer keeps every token; else the mean over the prompt
@@ -150,7 +150,7 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     # ---- offload
     moved = Figure("moved_bytes", one.value, "B", one.origin, one.formula, one.inputs)
     fetch = f.transfer_s.of(
-        as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "--host-bandwidth", "B/s")
+        as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "`host_bandwidth`", "B/s")
     )
     figures["fetch_s"] = fetch
     results |= {
@@ -179,7 +179,7 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
                 else ()
             ),
             f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
-            f"host memory at {rate(what.host_bytes_per_s)} (--host-bandwidth); prefill at {what.mfu:.0%} of the compute rate",
+            f"host memory at {rate(what.host_bytes_per_s)} (`host_bandwidth`); prefill at {what.mfu:.0%} of the compute rate",
         ),
         warnings=tuple(warnings),
     )

@@ -60,10 +60,10 @@ def distribution(words: Sequence[str], name: str) -> tuple[Fraction, ...]:
         except (ValueError, ZeroDivisionError):
             value = Fraction(-1)
         if not 0 <= value <= 1:
-            raise UsageError("bad-distribution", f"{name}: {word[:40]!r} is not a probability", f"write it like --{name} 0.6,0.4")
+            raise UsageError("bad-distribution", f"{name}: {word[:40]!r} is not a probability", f"write it like `{name}=0.6,0.4`")
         found.append(value)
     if not found or sum(found) != 1:
-        raise UsageError("bad-distribution", f"{name} sums to {float(sum(found)):g}, not 1", f"write it like --{name} 0.6,0.4")
+        raise UsageError("bad-distribution", f"{name} sums to {float(sum(found)):g}, not 1", f"write it like `{name}=0.6,0.4`")
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ def exactness(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> dict[str, Any
 
 def expected(acceptance: Figure, drafts: Any) -> Figure:
     """Tokens per verification, the target's own one included."""
-    number = Figure("draft_tokens", drafts, "tokens", "--draft-tokens")
+    number = Figure("draft_tokens", drafts, "tokens", "`draft_tokens`")
     if acceptance.value == 1:
         return f.all_accepted_tokens.of(as_name="expected_tokens_per_step", draft_tokens=number)
     return f.expected_tokens_per_step.of(acceptance=acceptance, draft_tokens=number)
@@ -135,7 +135,7 @@ def draft_time(model: Model, plan: Deployment, work: Workload, draft: Draft) -> 
         whole = step.step(draft.model, draft.plan, work, "napkin").mid
         return Figure("draft_s", whole.value, "s", f"one step of {draft.model.id}", None, (whole,))
     parts = terms.step_terms(model, plan, work)
-    share = Figure("draft_cost", draft.cost, "", draft.words or "--draft-cost")
+    share = Figure("draft_cost", draft.cost, "", draft.words or "`draft_cost`")
     read, math = parts["weight_read_s"], parts["compute_s"]
     longer = read if math.value is None or read.value >= math.value else math
     return time.repeated_s.of(as_name="draft_s", times=share, each_s=longer)
@@ -170,7 +170,7 @@ def speculation(
     model: Model, plan: Deployment, work: Workload, acceptance: float, draft: Draft, drafts: int | None = None, longest: int = LONGEST
 ) -> Estimate:
     """Speculative decoding at `work`, at the given or the best draft length, and where its gain ends."""
-    rate = Figure("acceptance", acceptance, "", "--acceptance")
+    rate = Figure("acceptance", acceptance, "", "`acceptance`")
     best = best_length(model, plan, work, rate, draft, longest)
     chosen = drafts if drafts is not None else best or 1
     found = at(model, plan, work, rate, chosen, draft)
@@ -229,7 +229,7 @@ def speculation(
         rows=tuple(rows),
         assumptions=(
             *terms.assumptions(model, plan),
-            draft.words or f"a draft token costs {cost:g} of one pass over the target's weights (--draft-cost)",
+            draft.words or f"a draft token costs {cost:g} of one pass over the target's weights (`draft_cost`)",
             "acceptance is the same and independent at every position; the target's own token after the drafts is counted",
             "the verification reads each cache once for all its tokens",
             memory_words,

@@ -103,7 +103,7 @@ def step_inputs(model: Model, plan: Deployment, work: Workload, parts: dict[str,
         "layers": Figure("layers", layers, "", "config.json"),
         "split_layers": Figure("split_layers", layers if spread > 1 else 0, "", "layers whose ranks wait for each other"),
         "mixtures": Figure("mixtures", routed, "", "layers that route to experts"),
-        "batch": Figure("batch", larger(1, work.batch / plan.dp) if plan.dp > 1 else work.batch, "", "--batch"),
+        "batch": Figure("batch", larger(1, work.batch / plan.dp) if plan.dp > 1 else work.batch, "", "`batch`"),
     }
 
 
@@ -134,7 +134,7 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
             step_time_s=mid,
             reading_s=reading(model, plan, work.prompt, work.cached),
             others=Figure("others", larger(0, found["batch"].value - 1), "", "sequences beside one's own"),
-            output_tokens=Figure("output_tokens", work.output, "tokens", "--output-tokens"),
+            output_tokens=Figure("output_tokens", work.output, "tokens", "`output_tokens`"),
             interruption_share=rate,
         )
     one, many = (rates.band(name, model, plan) for name in step_classes(plan, work))
@@ -257,7 +257,7 @@ def ttft(
         others=Figure("others", others, "", "sequences beside one's own"),
         layers=Figure("layers", len(model.stack.layers), "", "config.json"),
         chunks=Figure("chunks", chunks, "", "micro-batches of the prompt" if chunks > 1 else "prompts are taken whole"),
-        tokens=Figure("tokens", tokens, "tokens", "--prompt"),
+        tokens=Figure("tokens", tokens, "tokens", "`prompt`"),
         **{name: given[name] for name in ("waiting_share", "layer_s", "token_s", "request_s")},
     )
     return ranged("prompt", mid, model, plan)

@@ -26,7 +26,7 @@ def link_rate(device: Device) -> tuple[Figure, Figure]:
         raise UsageError(
             "no-link",
             f"{device.id} has no known link, so what its ranks say to each other cannot be timed",
-            "use --tp 1, or a profile with a link",
+            "use `tp=1`, or a profile with a link",
         )
     kind = link.type.lower()
     latency = next((value for word, value in LATENCY_S.items() if word in kind), LATENCY_ELSEWHERE_S)

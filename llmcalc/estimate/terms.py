@@ -70,12 +70,12 @@ def step_terms(model: Model, plan: Deployment, work: Workload, method: str = "na
     """
     if method not in METHODS:
         raise UsageError("unknown-method", f"{method!r} is not a method", f"use one of {', '.join(METHODS)}")
-    ctx = Figure("ctx_tokens", work.ctx, "tokens", "--ctx")
+    ctx = Figure("ctx_tokens", work.ctx, "tokens", "`ctx`")
     w = bandwidth(plan.device)
     p = compute_rate(plan.device, plan.weights)
     tp = Figure("devices", plan.tp, "", layout.LAYOUT)
     local = larger(1, work.batch / (plan.dp * plan.pp)) if plan.dp * plan.pp > 1 else work.batch
-    batch = Figure("batch", local, "", "--batch" if plan.dp * plan.pp == 1 else "--batch, dealt over groups and stages")
+    batch = Figure("batch", local, "", "`batch`" if plan.dp * plan.pp == 1 else "`batch`, dealt over groups and stages")
     kv_bytes = replace(layout.sequence_bytes(model, plan, ctx, reads=True), name="kv_read_bytes")
     found = {
         "kv_read_bytes": kv_bytes,
@@ -149,7 +149,7 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
     plain = memory.compute_format(model)[0]
     p16 = compute_rate(plan.device, plain)
     if p.value is None or p16.value is None:
-        raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "use --method napkin")
+        raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "use `method=napkin`")
     width = Figure("bytes_per_value", layout.ACTIVATION_BYTES, "B", "16-bit activations")
     gemms: list[Figure] = []
     products: list[Figure] = []
@@ -327,8 +327,8 @@ def prompt_terms(model: Model, plan: Deployment, prompt_tokens: int, cached_toke
     Times are those in which all ranks of a replica are busy, each data-parallel group with such a prompt of its own: the groups
     read the experts once between them. Attention multiplies at 16 bits whatever the weights have.
     """
-    new = Figure("tokens", prompt_tokens - cached_tokens, "tokens", "--prompt less --cached")
-    cached = Figure("cached_tokens", cached_tokens, "tokens", "--cached")
+    new = Figure("tokens", prompt_tokens - cached_tokens, "tokens", "`prompt` less `cached`")
+    cached = Figure("cached_tokens", cached_tokens, "tokens", "`cached`")
     head = memory.head_params(model)
     body = Figure("params", memory.multiplied_params(model) - head, "params", "active per token, without tables")
     gemms = compute.dense_flops.of(as_name="body_flops", params=body, tokens=new)

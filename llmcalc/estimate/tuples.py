@@ -125,7 +125,7 @@ class Tuples:
         block = _key("block_tokens", cache.block_tokens, "tokens")
         if cache.block_tokens == FULL:
             return f.full_blocks.of(as_name="blocks", ctx_tokens=ctx, block_tokens=block)
-        step = Figure("batched_tokens", plan.step_tokens(ctx.value), "tokens", "--max-num-batched-tokens, or the engine's default")
+        step = Figure("batched_tokens", plan.step_tokens(ctx.value), "tokens", "`max_num_batched_tokens`, or the engine's default")
         window = _key("window_tokens", cache.window, "tokens")
         return f.window_blocks.of(as_name="blocks", ctx_tokens=ctx, window_tokens=window, batched_tokens=step, block_tokens=block)
 

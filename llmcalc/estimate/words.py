@@ -19,7 +19,7 @@ def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
     """How the engine counts a sequence, kind by kind of layer."""
     engine = plan.engine
     found = []
-    at = Figure("ctx_tokens", ctx, "tokens", "--ctx")
+    at = Figure("ctx_tokens", ctx, "tokens", "`ctx`")
     groups = Groups.of(model, plan) if engine.grouped else None
     if tuples := Tuples.of(model, plan):
         return (f"{engine.name} packs this cache in fp8 whatever its format, and charges a sequence {tuples.words(plan, at)}",)
@@ -29,7 +29,7 @@ def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
             each = f"{number:,} blocks of {block:,} tokens" if block else f"{number:,} blocks of {size(groups.page_bytes)} per layer"
             found.append(f"{engine.name} charges {group.kind} layers {each}")
         if prefix_cached(model, plan):
-            found.append("one block of the states is prefix caching's, --enable-prefix-caching")
+            found.append("one block of the states is prefix caching's, `enable_prefix_caching`")
         if groups.number > 1:
             padding = sum(-(-group.layers // groups.size) * groups.size - group.layers for group in groups.groups)
             found.append(f"layers go in {groups.number} groups of {groups.size}" + (f", {padding} of padding" if padding else ""))

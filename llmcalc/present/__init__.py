@@ -118,7 +118,7 @@ class Report:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     explain: bool = False
     verdict: bool | None = None
-    """Whether the answer is yes, where it is a verdict; --check makes an exit code of it."""
+    """Whether the answer is yes, where it is a verdict, of which an exit code may be made."""
     remarks: tuple[str, ...] = ()
     """Sentences that belong to the result."""
     rows_first: bool = False

@@ -371,7 +371,7 @@ def batch_context(draw: Draw) -> Question:
         "slip.no_weights": r["usable_bytes"] / r["kv_bytes_per_sequence"] * scene.ctx / scene.batch,
     }
     per_token = memory.kv(scene.model, scene.ctx, 1, "bf16").figures["kv_bytes_per_token"]
-    every = f.batch_bytes.of(bytes_per_sequence=per_token, batch=Figure("batch", scene.batch, "", "--batch"))
+    every = f.batch_bytes.of(bytes_per_sequence=per_token, batch=Figure("batch", scene.batch, "", "`batch`"))
     left = Figure("kv_budget_bytes", r["kv_budget_bytes"], "B", "memory less weights")
     figure = f.share.of(as_name="max_ctx_tokens", part=left, whole=every)
     return _fit(draw, scene, "max_ctx_tokens", "tokens", batch=scene.batch, slips=slips, figure=figure)
@@ -582,10 +582,10 @@ def intensity(draw: Draw) -> Question:
     parts = terms.step_terms(scene.model, scene.plan, scene.work)
     work = compute.dense_flops.of(
         params=Figure("params", memory.active_params(scene.model), "params", memory.CONFIG),
-        tokens=Figure("tokens", scene.batch, "tokens", "--batch"),
+        tokens=Figure("tokens", scene.batch, "tokens", "`batch`"),
     )
     caches = f.batch_bytes.of(
-        as_name="kv_bytes", bytes_per_sequence=parts["kv_read_bytes"], batch=Figure("batch", scene.batch, "", "--batch")
+        as_name="kv_bytes", bytes_per_sequence=parts["kv_read_bytes"], batch=Figure("batch", scene.batch, "", "`batch`")
     )
     read = total("bytes_moved", "B", (parts["weight_read_bytes"], caches))
     figure = time.intensity.of(work_flops=work, bytes_moved=read)
@@ -1196,7 +1196,7 @@ def moe_distinct(draw: Draw) -> Question:
     figure = time.distinct_experts.of(
         experts=Figure("experts", experts, "", memory.CONFIG),
         top_k=Figure("top_k", used, "", memory.CONFIG),
-        tokens=Figure("tokens", batch, "tokens", "--batch"),
+        tokens=Figure("tokens", batch, "tokens", "`batch`"),
     )
     return draw.number(
         figure.value,
