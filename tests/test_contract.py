@@ -509,7 +509,7 @@ def test_a_config_on_stdin(command: str, capsys: pytest.CaptureFixture[str], mon
 
 
 def test_files_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = json.loads((Path(sources.__file__).parents[1] / "models" / "Qwen--Qwen3-8B.json").read_text(encoding="utf-8"))
+    config = json.loads((Path(sources.__file__).parents[2] / "models" / "Qwen--Qwen3-8B.json").read_text(encoding="utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     quantised = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}}
     (tmp_path / "hf_quant_config.json").write_text(json.dumps({"producer": {"name": "modelopt"}} | quantised), encoding="utf-8")

@@ -37,6 +37,9 @@ from llmcalc.estimate import capacity, decode, memory, weight_files
 from llmcalc.files import Blob
 from llmcalc.plan import Workload
 from llmcalc.quiz import answers, review
+from llmcalc.sources.client import hub_client
+from llmcalc.sources.content import config_of
+from llmcalc.sources.files import gguf_source, on_disk
 
 resource = pytest.importorskip("resource", reason="measures memory")
 ROOT = Path(__file__).resolve().parent.parent
@@ -236,7 +239,7 @@ def config_check(raw: Any) -> None:
 
 def file_check(content: bytes) -> None:
     """A config.json byte by byte, as it lies on a disk."""
-    settle(lambda: model.read(sources._config_of(content, "config.json")[0]))
+    settle(lambda: model.read(config_of(content, "config.json")[0]))
 
 
 def block_check(pair: tuple[int, Any]) -> None:
@@ -402,7 +405,7 @@ def written() -> list[bytes]:
     ]  # fmt: skip
     found = []
     for path in made:
-        size, read = path.stat().st_size, gguf.header(sources._on_disk(path))
+        size, read = path.stat().st_size, gguf.header(on_disk(path))
         data_bytes = sum(-(-tensor.bytes // 32) * 32 for tensor in read.tensors) if path.name != "e.gguf" else 0
         with path.open("rb") as stream:
             found.append(stream.read(size - data_bytes))
@@ -453,7 +456,7 @@ def blob(content: bytes) -> Callable[[str], Blob]:
 
 def gguf_check(content: bytes) -> None:
     def read() -> None:
-        found = api.of_source(sources._gguf_source("f.gguf", "file", None, gguf.model_files("f.gguf", blob(content))))
+        found = api.of_source(gguf_source("f.gguf", "file", None, gguf.model_files("f.gguf", blob(content))))
         use(found)
 
     settle(read)
@@ -713,7 +716,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys.modules[__name__], "SCRATCH", tmp_path)
-    monkeypatch.setattr(sources._client().constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub_client().constants, "HF_HUB_OFFLINE", True)
 
 
 def run(name: str, examples: int) -> None:

@@ -22,6 +22,7 @@ from llmcalc.commands import common
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory, weight_files
 from llmcalc.files import Blob, Files, Tensor
+from llmcalc.sources.files import gguf_source, on_disk
 
 writer = pytest.importorskip("gguf", reason="development dependency")
 Q = writer.GGMLQuantizationType
@@ -169,7 +170,7 @@ def test_every_type_reads_back(tmp_path: Path, kind: Any) -> None:
     made.write_kv_data_to_file()
     made.write_tensors_to_file()
     made.close()
-    read = gguf.header(sources._on_disk(path))
+    read = gguf.header(on_disk(path))
     assert [(t.name, t.dtype, t.shape, t.bytes) for t in read.tensors] == [("t", kind.name, (3, 5, 2 * elements), 15 * 2 * size)]
     assert read.whole <= path.stat().st_size < read.whole + 32
 
@@ -196,7 +197,7 @@ def test_every_kind_of_value(tmp_path: Path, version: int) -> None:
     content = bytearray(path.read_bytes())
     content[4:8] = struct.pack("<I", version)
     path.write_bytes(content)
-    read = gguf.header(sources._on_disk(path))
+    read = gguf.header(on_disk(path))
     assert {kind: read.metadata[f"x.{kind}"] for kind in given_} == given_
     assert read.metadata["x.flags"] == [True, False]
     assert (read.metadata["x.words"], read.metadata["x.long"]) == (gguf.Skipped(2), gguf.Skipped(100_000))
@@ -211,7 +212,7 @@ def test_only_the_header_is_read(tmp_path: Path) -> None:
     def read(offset: int, count: int) -> bytes:
         nonlocal last
         last = max(last, offset + count)
-        return sources._on_disk(path).read(offset, count)
+        return on_disk(path).read(offset, count)
 
     size = path.stat().st_size
     found = gguf.header(Blob("q.gguf", size, read, 4096))
@@ -349,7 +350,7 @@ def outcome(content: bytes) -> str:
     """ok or the code of the error; anything else that is raised fails the test."""
     try:
         files = gguf.model_files("f.gguf", lambda name: Blob(name, len(content), lambda at, count: content[at : at + count], 64))
-        common.of_source(sources._gguf_source("f.gguf", "file", None, files))
+        common.of_source(gguf_source("f.gguf", "file", None, files))
     except LlmcalcError as problem:
         assert problem.message.isprintable()
         return problem.code
@@ -1063,7 +1064,7 @@ def test_any_metadata_is_read_or_refused_in_words(arch: str, data: st.DataObject
     metadata = {"general.architecture": arch, **{f"{arch}.{key}": value for key, value in {**plain, **drawn}.items()}}
     files = Files("gguf", (("f.gguf", 100),), tuple(tensors), metadata)
     try:
-        model = common.of_source(sources._gguf_source("f.gguf", "file", None, files))
+        model = common.of_source(gguf_source("f.gguf", "file", None, files))
         memory.kv(model, 64)
         weight_files.compare(files, model, memory.weights(model))
     except LlmcalcError as problem:

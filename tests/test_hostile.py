@@ -84,7 +84,9 @@ HEADERS: dict[str, tuple[bytes, str]] = {
 BOUNDED = """
 import resource, sys, time
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+from pathlib import Path
 from llmcalc import data, hardware, hardware_profile, model, safetensors, sources, traffic
+from llmcalc.sources.files import on_disk
 from llmcalc.errors import LlmcalcError
 kind, path = sys.argv[1:]
 def read():
@@ -95,7 +97,7 @@ def read():
     elif kind == "table":
         traffic.of_trace(path)
     else:
-        safetensors.header(sources._on_disk(sources.Path(path)))
+        safetensors.header(on_disk(Path(path)))
 def peak():
     # KiB; ru_maxrss may be that of the process which started this one
     try:
