@@ -56,7 +56,8 @@ def deploy(
     batched_tokens: int | None = None,
     max_sequences: int | None = None,
 ) -> Deployment:
-    """One replica of a model on a device. `Nx device` means N ranks, tensor-parallel within each of pp stages.
+    """One replica of a model on a device. `Nx device` means N ranks, as the engine lays a model over them: a server cuts matrices,
+    a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage.
 
     Errors: UsageError (formats, layout, engine), ProfileError (device), ConfigError (a checkpoint's quantiser).
     """
@@ -65,14 +66,17 @@ def deploy(
     from llmcalc.plan import Deployment
 
     count, name = hardware.parse_count(device)
+    row = engines.find(engine)
+    if tp is None:
+        tp, pp = (count // pp, pp) if pp > 1 or ep > 1 else row.layout(count)
     plan = Deployment(
         device=hardware.load(name),
         weights=memory.weight_format(model, weights)[0],
         kv=memory.kv_format(model, kv_dtype)[0],
-        tp=tp if tp is not None else max(1, count // pp),
+        tp=max(1, tp),
         pp=pp,
         ep=ep,
-        engine=engines.find(engine),
+        engine=row,
         reserve_bytes=reserve_bytes,
         utilization=utilization,
         usd_per_device_hour=usd_per_device_hour,

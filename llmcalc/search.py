@@ -125,11 +125,12 @@ def obstacle(space: Space, one: Candidate, weights: Format, tp: int) -> str | No
     device = one.device
     if capacity_unknown(space, device):
         return f"comes with any amount of memory: name one, such as '{device.id} 256GB'"
-    if tp > 1 and not (device.link and device.link.bytes_per_s):
+    cut = space.engine.layout(tp)[0]
+    if cut > 1 and not (device.link and device.link.bytes_per_s):
         return "has no known link between devices"
     if tp > device.devices_per_node and not one.exact:
         return f"a node has {device.devices_per_node} devices, not {tp}"
-    if heads(space.model) % tp:
+    if heads(space.model) % cut:
         return f"{tp} ranks do not divide {heads(space.model)} heads"
     if space.engine.vendors and device.vendor not in space.engine.vendors:
         return f"{space.engine.name} does not run on {device.vendor}"
@@ -200,9 +201,10 @@ def _ledgers(space: Space, plan: Deployment, group: Sequence[Candidate]) -> dict
 
 
 def deployment(space: Space, device: Device, weights: Format, kv: Format, tp: int) -> Deployment:
-    """One layout of the space."""
+    """One layout of the space, over that many devices."""
+    ranks, stages = space.engine.layout(tp)
     return Deployment(
-        device, weights, kv, tp=tp, engine=space.engine, reserve_bytes=space.reserve_bytes, utilization=space.utilization
+        device, weights, kv, tp=ranks, pp=stages, engine=space.engine, reserve_bytes=space.reserve_bytes, utilization=space.utilization
     )  # fmt: skip
 
 

@@ -534,3 +534,50 @@ def test_what_small_engines_hold_beside_the_cache() -> None:
         sampler = next(part for part in overheads.activation(found, plan(device, engine), 8192).inputs if part.name == "sampler_bytes")
         assert sampler.value == rows * 128256 * 4, engine
     assert overheads.overheads(found, plan("rtx-4090", "ollama"), 8192)["other buffers"].value >= 457 * MIB
+
+
+# ---- several devices ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked", "layout_", "flag"),
+    [
+        ("llama.cpp", (), (1, 2), ""),
+        ("llama.cpp", ("--tp", "2"), (2, 1), "-sm tensor"),
+        ("ollama", (), (1, 2), "OLLAMA_SCHED_SPREAD=1"),
+        ("vllm", (), (2, 1), "--tensor-parallel-size 2"),
+        ("vllm", ("--pp", "2"), (1, 2), "--pipeline-parallel-size 2"),
+        ("napkin", (), (2, 1), ""),
+    ],
+)
+def test_the_engine_lays_a_model_over_devices(
+    engine: str, asked: tuple[str, ...], layout_: tuple[int, int], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run(capsys, "fit", "-m", "Qwen/Qwen3-8B", "-d", "2x rtx-4090", "-c", "4k", "--engine", engine, *asked)
+    assert (found["inputs"]["tp"], found["inputs"]["pp"]) == layout_
+    assert flag in found["results"].get("start_command", "")
+    assert "-sm" not in found["results"].get("start_command", "") or flag == "-sm tensor"
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "more", "measured_s"),
+    [
+        # sudoingX/qwen38-mtp pulls 24, 32; stew675/llama-cpp-rdna-boosts issue 27: by layers, and with -sm tensor 37.1-38.3 tok/s.
+        ("Qwen/Qwen3.5-27B", "2x rtx-5060ti-16", ("--kv-dtype", "q4_0"), 1 / 22.1),
+        ("Qwen/Qwen3.5-27B", "2x rtx-5060ti-16", ("--kv-dtype", "q4_0", "--tp", "2"), 1 / 37.7),
+        ("Qwen/Qwen3-32B", "2x rtx-5060ti-16", (), 1 / 16.5),
+    ],
+)
+def test_cards_by_layers_take_their_turns(
+    model: str, device: str, more: tuple[str, ...], measured_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run(capsys, "decode", "-m", model, "-d", device, "--weights", "q4_k_m", "-c", "2k", "--engine", "llama.cpp", *more)
+    assert found["results"]["expected_step_time_s"] == pytest.approx(measured_s, rel=0.12)
+
+
+def test_layers_are_dealt_to_any_number_of_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three cards hold a Q8_0 27B and 204,800 tokens; 5p00kyy/club-5060ti issue 5. Ollama cuts no matrix at all."""
+    on = ("-m", "Qwen/Qwen3.5-27B", "--weights", "q8_0", "--engine", "ollama")
+    found = run(capsys, "fit", *on, "-d", "3x rtx-5060ti-16", "-c", "204800")
+    assert found["results"]["fits"] and not any("refuse" in line for line in found["warnings"])
+    assert any("deals whole layers" in line for line in run(capsys, "fit", *on, "-d", "2x a6000", "--tp", "2", "-c", "4k")["warnings"])

@@ -6,10 +6,10 @@ from llmcalc.engines.row import GIB, Engine, Start
 
 ROWS = (
     Engine(
-        name="llama.cpp", kind="desktop", split="pipeline", vendors=(),
+        name="llama.cpp", kind="desktop", split="pipeline", tensor=True, vendors=(),
         start=Start(
             "llama-server -hf {model} -ngl 99 -c {all} -np {seqs}",
-            (("-ub", "step"), ("-ctk", "kv"), ("-ctv", "kv"), ("--no-kv-unified", "several")),
+            (("-sm", "split"), ("-ub", "step"), ("-ctk", "kv"), ("-ctv", "kv"), ("--no-kv-unified", "several")),
         ),
         block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), sequences=(1, 1), large=None,
         logit_bytes=4, other_bytes=(1.1 * GIB,) * 3,

@@ -6,8 +6,12 @@ from llmcalc.engines.row import GIB, Engine, Start
 
 ROWS = (
     Engine(
-        name="ollama", kind="desktop", split="pipeline", vendors=(),
-        start=Start("OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={seqs}", (("OLLAMA_KV_CACHE_TYPE=", "kv"),), tail="ollama serve"),
+        name="ollama", kind="desktop", split="pipeline", tensor=False, vendors=(),
+        start=Start(
+            "OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={seqs}",
+            (("OLLAMA_SCHED_SPREAD=", "spread"), ("OLLAMA_KV_CACHE_TYPE=", "kv")),
+            tail="ollama serve",
+        ),
         block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), sequences=(1, 1), large=None,
         logit_bytes=4, other_bytes=(0.55 * GIB,) * 3,
         source="ollama/ollama issues 10911 and 9246: every slot of OLLAMA_NUM_PARALLEL holds a whole context; 457 MiB kept free",

@@ -44,6 +44,8 @@ class Engine:
     """How its time is estimated; None: as the device's usual engine."""
     split: Literal["tensor", "pipeline"]
     """How it lays a model over several devices when nobody says."""
+    tensor: bool
+    """Whether it can cut matrices at all."""
     vendors: tuple[str, ...]
     """Whose devices it runs on; empty: anybody's."""
     start: Start | None
@@ -109,6 +111,10 @@ class Engine:
     def family(self) -> str:
         """The name without the release."""
         return self.name.partition("@")[0]
+
+    def layout(self, devices: int) -> tuple[int, int]:
+        """(tensor-parallel ranks, stages) over so many devices, as the engine lays a model over them by itself."""
+        return (devices, 1) if self.split == "tensor" else (1, devices)
 
     def figure(self, name: str, value: Any, unit: str = "") -> Figure:
         """A fact of the engine."""

@@ -21,7 +21,7 @@ def memory_share(memory_bytes: float, tp: int, ranks: int, step_tokens: float) -
 
 ROWS = (
     Engine(
-        name="sglang", kind="server", split="tensor", vendors=("NVIDIA", "AMD", "Huawei"),
+        name="sglang", kind="server", split="tensor", tensor=True, vendors=("NVIDIA", "AMD", "Huawei"),
         start=Start(
             "python -m sglang.launch_server --model-path {model} --context-length {ctx} --mem-fraction-static {share}",
             (

@@ -6,7 +6,7 @@ from llmcalc.engines.row import GIB, Engine, Start
 
 ROWS = (
     Engine(
-        name="trt-llm", kind="server", split="tensor", vendors=("NVIDIA",),
+        name="trt-llm", kind="server", split="tensor", tensor=True, vendors=("NVIDIA",),
         start=Start(
             "trtllm-serve {model} --max_seq_len {ctx} --kv_cache_free_gpu_memory_fraction {share}",
             (

@@ -12,7 +12,7 @@ GRAPHS = (0.25 * GIB, 0.009 * GIB)
 """CUDA graphs: of any number, and of each captured batch size. [vLLM's start-up logs from 0.21 on]"""
 
 _VLLM = Engine(
-    name="vllm@0.8", since=(0, 8), kind="server", split="tensor", vendors=("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
+    name="vllm@0.8", since=(0, 8), kind="server", split="tensor", tensor=True, vendors=("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
     start=Start(
         "vllm serve {model} --max-model-len {ctx} --gpu-memory-utilization {share} --max-num-seqs {seqs}",
         (

@@ -42,6 +42,8 @@ def tp_obstacle(model: Model, tp: int) -> str | None:
 def obstacle(model: Model, plan: Deployment) -> str | None:
     """Why an engine refuses this layout, or None."""
     reason = tp_obstacle(model, plan.tp)
+    if plan.tp > 1 and not plan.engine.tensor:
+        reason = f"{plan.engine.family} deals whole layers and cuts no matrix"
     if reason is None and plan.pp > len(model.stack.layers):
         reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
     many = experts(model)

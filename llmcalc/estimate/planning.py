@@ -81,12 +81,14 @@ def replica(model: Model, plan: Deployment, service: Service, sample: list[Reque
 
 
 def candidates(model: Model, plan: Deployment) -> Iterator[Deployment]:
-    """Layouts of tensor parallelism inside a node, each valid for the model."""
-    tp = 1
-    while tp <= max(1, plan.device.devices_per_node):
-        if layout.tp_obstacle(model, tp) is None and (tp == 1 or plan.device.link is not None):
-            yield replace(plan, tp=tp)
-        tp *= 2
+    """Layouts inside a node as the engine makes them by itself, each valid for the model."""
+    devices = 1
+    while devices <= max(1, plan.device.devices_per_node):
+        tp, pp = plan.engine.layout(devices)
+        option = replace(plan, tp=tp, pp=pp)
+        if layout.obstacle(model, option) is None and (tp == 1 or plan.device.link is not None):
+            yield option
+        devices *= 2
 
 
 def run(

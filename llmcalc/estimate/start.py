@@ -27,7 +27,13 @@ def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
     )
     given: dict[str, Any] = {"step": plan.batched_tokens, "asked": plan.max_sequences, "kv": kv, "experts": plan.ep > 1}
     given |= {key: value if value > 1 else "" for key, value in (("tp", plan.tp), ("pp", plan.pp), ("dp", plan.dp), ("ep", plan.ep))}
-    given |= {"prefix": prefix_cached(model, plan), "several": seqs > 1, "drafts": ""}
+    given |= {
+        "prefix": prefix_cached(model, plan),
+        "several": seqs > 1,
+        "split": "tensor" if plan.tp > 1 else "",
+        "spread": 1 if plan.pp > 1 else "",
+        "drafts": "",
+    }
     if plan.draft_tokens:
         who = {"model": plan.drafter.id} if plan.drafter else {"method": "mtp"}
         given["drafts"] = f"'{json.dumps(who | {'num_speculative_tokens': plan.draft_tokens})}'"
