@@ -20,8 +20,9 @@ import pytest
 from llmcalc import quiz
 from llmcalc.cli import main
 from llmcalc.formulas import sampling, sizing
-from llmcalc.quiz import Question, concepts, numbers, review
+from llmcalc.quiz import review
 from llmcalc.quiz.draw import Draw, Source, localised, spoken
+from llmcalc.quiz.question import LANGUAGES, LETTERS, Question
 from llmcalc.quiz.session import Session, answer_text
 from llmcalc.quiz.texts import TEXTS
 
@@ -71,9 +72,9 @@ def test_the_five_problems_of_the_notes(key: str, printed: float, tolerance: flo
 
 def test_the_notes_choices() -> None:
     step = made("napkin_4_bound")
-    assert step.choices[quiz.LETTERS.index(step.answer)].startswith("memory")
+    assert step.choices[LETTERS.index(step.answer)].startswith("memory")
     first = made("napkin_5_first")
-    assert first.choices[quiz.LETTERS.index(first.answer)] == "the weights"
+    assert first.choices[LETTERS.index(first.answer)] == "the weights"
     assert "10.29 ms" in first.steps[0] and "10.97 ms" in first.steps[0]
 
 
@@ -235,9 +236,8 @@ def test_both_languages_say_it(key: str) -> None:
 
 
 def test_the_catalogue_is_complete_and_nothing_is_left_over() -> None:
-    source = "".join(Path(module.__file__ or "").read_text(encoding="utf-8") for module in (numbers, concepts))
     folder = ROOT / "llmcalc" / "quiz"
-    source += "".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in ("draw", "session"))
+    source = "".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in (*quiz.SUBJECTS, "scenes", "draw", "session"))
     source += (ROOT / "llmcalc" / "commands" / "quiz.py").read_text(encoding="utf-8")
     for key in quiz.bank():
         assert key in TEXTS and f"{key}.how" in TEXTS
@@ -253,7 +253,7 @@ def test_the_catalogue_is_complete_and_nothing_is_left_over() -> None:
 GRADES = ("exact", "close", "rough", "wrong", "skipped")
 
 
-@pytest.mark.parametrize("language", quiz.LANGUAGES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_every_question_can_be_asked_in(language: str) -> None:
     for key in quiz.bank():
         question = made(key, "5", language)

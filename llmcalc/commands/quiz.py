@@ -17,8 +17,9 @@ from llmcalc.commands import spoken
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
 from llmcalc.present import Column, Fact, Report
-from llmcalc.quiz import Question, answers
+from llmcalc.quiz import answers
 from llmcalc.quiz.draw import localised
+from llmcalc.quiz.question import LANGUAGES, LETTERS, LEVELS, Question
 from llmcalc.quiz.session import Session, answer_text
 
 EXAMPLES = """
@@ -75,13 +76,13 @@ def quiz_command(
     output: c.OutputOption = None,
 ) -> None:
     """Napkin problems with real models and devices, marked by order of magnitude and explained by the estimates themselves."""
-    if lang not in quiz.LANGUAGES:
-        near = close_matches(lang, quiz.LANGUAGES)
+    if lang not in LANGUAGES:
+        near = close_matches(lang, LANGUAGES)
         raise UsageError(
             "bad-value", f"{printable(lang, 40)!r} is not a language of the quiz", f"did you mean {near[0]}?" if near else "use en or ru"
         )
     number = c.whole_number(count, "count", most=10_000)
-    grade = None if level is None else c.whole_number(level, "level", most=max(quiz.LEVELS))
+    grade = None if level is None else c.whole_number(level, "level", most=max(LEVELS))
     chosen_seed = _chance() if seed is None else c.whole_number(seed, "seed", least=0, most=2**63)
     limit = None if timer is None else units.quantity(timer, "s")
     if limit == 0:
@@ -254,7 +255,7 @@ def worksheet(found: list[Question], inputs: dict[str, Any]) -> str:
     for number, question in enumerate(found, 1):
         lines += [f"{number}. {plain_text(question.text)}", ""]
         if question.kind == "choice":
-            lettered = zip(quiz.LETTERS, question.choices, strict=False)
+            lettered = zip(LETTERS, question.choices, strict=False)
             lines += [*(f"    {letter}) {plain_text(choice)}  " for letter, choice in lettered), ""]
     lines += [f"## {session.say('answers')}", ""]
     for number, question in enumerate(found, 1):

@@ -6,85 +6,21 @@ A template is a function from a Draw (seeded choices, wording) to a Question, re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from llmcalc.errors import UsageError, close_matches, printable
-from llmcalc.quiz.answers import Verdict, judge_choice, judge_number, judge_points
+from llmcalc.quiz.draw import Draw, Source
+from llmcalc.quiz.question import Question
+from llmcalc.quiz.template import TEMPLATES, Template
 
-if TYPE_CHECKING:
-    from llmcalc.figures import Figure
-    from llmcalc.quiz.draw import Draw
-
-LANGUAGES = ("en", "ru")
-LEVELS = (1, 2, 3)  # one multiplication, a few steps, judgement
-LETTERS = "abcdefgh"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """kind "number" (answer in SI base units of `unit`), "choice" (answer is a letter) or "points" (a rubric: `choices` are its points).
-
-    `command` is what llmcalc is to be called with to print the answer, under `result` of its JSON; empty where no command does.
-    """
-
-    key: str
-    topic: str
-    level: int
-    kind: str
-    text: str
-    answer: Any
-    unit: str = ""
-    choices: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    slips: tuple[tuple[float, str], ...] = ()
-    steps: tuple[str, ...] = ()
-    figure: Figure | None = None
-    command: tuple[str, ...] = ()
-    result: str = ""
-
-    def judge(self, text: str) -> Verdict:
-        """The verdict on what was typed. Never raises."""
-        if text.strip().casefold() in SKIP:
-            return Verdict("skipped", 0.0)
-        if self.kind == "number":
-            return judge_number(text, self.answer, self.unit, self.slips)
-        if self.kind == "choice":
-            return judge_choice(text, self.answer, self.choices)
-        return judge_points(text, self.patterns)[0]
-
-
-SKIP = frozenset(("", "?", "skip", "pass", "idk", "don't know", "не знаю", "пропуск", "s"))
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """One kind of question."""
-
-    key: str
-    topic: str
-    level: int
-    make: Callable[[Draw], Question]
-
-
-TEMPLATES: dict[str, Template] = {}
-
-
-def template(topic: str, level: int) -> Callable[[Callable[[Draw], Question]], Callable[[Draw], Question]]:
-    """Register a template; its key is the function's name."""
-
-    def wrap(make: Callable[[Draw], Question]) -> Callable[[Draw], Question]:
-        TEMPLATES[make.__name__] = Template(make.__name__, topic, level, make)
-        return make
-
-    return wrap
+SUBJECTS = ("caches", "fitting", "decoding", "intensity", "money", "prompts", "sampling", "server", "sizing", "notes", "concepts")
+"""The modules that register templates, in the order in which a seed counts them."""
 
 
 def bank() -> dict[str, Template]:
     """Every template, by key."""
-    for module in ("numbers", "concepts"):
+    for module in SUBJECTS:
         import_module(f"llmcalc.quiz.{module}")  # they register themselves
     return TEMPLATES
 
@@ -113,8 +49,6 @@ def questions(
     seed: int, count: int, *, topic: str | None = None, level: int | None = None, language: str = "en", first: tuple[str, ...] = ()
 ) -> Iterator[Question]:
     """`count` questions of a seed; `first` names templates that come before the others. No two neighbours are alike."""
-    from llmcalc.quiz.draw import Draw, Source
-
     source = Source(f"{seed}")
     pool = chosen(topic, level)
     known = {each.key: each for each in pool}

@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 from llmcalc.estimate import decode, step
 from llmcalc.figures import Figure
-from llmcalc.quiz import Question, template
 from llmcalc.quiz.draw import GROUPED, Draw, Scene
-from llmcalc.quiz.numbers import SEVERAL, napkin_scene
+from llmcalc.quiz.notes import napkin_scene
+from llmcalc.quiz.question import Question
+from llmcalc.quiz.scenes import SEVERAL
+from llmcalc.quiz.template import template
 from llmcalc.units import seconds
 
 FIXED = {

@@ -16,7 +16,7 @@ from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import Estimate, capacity, memory
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
-from llmcalc.quiz import LANGUAGES, LETTERS, Question, Template
+from llmcalc.quiz.question import LANGUAGES, LETTERS, Kind, Question
 from llmcalc.quiz.texts import TEXTS
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Draw:
 
     source: Source
     language: str
-    template: Template
+    template: Kind
     heads: int = 40  # query heads of the model at hand; the notes' 13B has room for 40 of 128
 
     def choose(self, items: Sequence[T]) -> T:

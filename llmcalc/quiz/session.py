@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from llmcalc.quiz import LANGUAGES, LETTERS, Question
 from llmcalc.quiz.answers import Verdict, judge_points
 from llmcalc.quiz.draw import localised, spoken
+from llmcalc.quiz.question import LANGUAGES, LETTERS, Question
 from llmcalc.quiz.texts import TEXTS
 from llmcalc.units import seconds
 
