@@ -85,6 +85,14 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """How a device reaches other nodes: the kind of network and the bytes/s that one device can send."""
+
+    type: str
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """A public benchmark: the rate reached [bytes/s or FLOP/s], its fraction of the peak, and what was run."""
 
@@ -125,6 +133,11 @@ class Device:
     """FLOP/s of fp16 summed in fp16, where it differs."""
     link: Link | None = None
     devices_per_node: int = 1
+    """Devices that the link joins."""
+    devices_per_host: int | None = None
+    """Devices of one operating system, where the link joins several of those."""
+    network: Network | None = None
+    """Between nodes; None: not known."""
     power_w: float | None = None
     """Rated maximum [W]."""
     power_all_in_w: float | None = None
@@ -381,12 +394,13 @@ def _lines() -> dict[str, str]:
 
 def _bundled(ident: str) -> Device:
     row: dict[str, Any] = json.loads(_lines()[ident])
-    stream, matmul, link = row["measured_bandwidth"], row["measured_matmul"], row["link"]
+    stream, matmul, link, network = row["measured_bandwidth"], row["measured_matmul"], row["link"], row["network"]
     return Device(
         **row
         | {
             "memory_options_bytes": tuple(row["memory_options_bytes"]),
             "link": link and Link(**link),
+            "network": network and Network(**network),
             "prices": tuple(Price(**each | {"source": Source(*each["source"])}) for each in row["prices"]),
             "measured_bandwidth": stream and Measured(**stream | {"sources": _cited(stream["sources"])}),
             "measured_matmul": matmul and Measured(**matmul | {"sources": _cited(matmul["sources"])}),
@@ -516,9 +530,9 @@ def _device(profile: Profile, origin: str) -> Device:
     def measured(block: MeasuredBandwidth | MeasuredMatmul, what: str) -> Measured:
         return Measured(block.value, block.fraction, what, cites(block.source))
 
-    memory, compute, link = profile.memory, profile.compute, profile.link
+    memory, compute, link, network = profile.memory, profile.compute, profile.link, profile.network
     stream, matmul = profile.measured.bandwidth, profile.measured.matmul
-    blocks = {"memory": memory, "compute": compute, "link": link, "power": profile.power, "release": profile.release}
+    blocks = {"memory": memory, "compute": compute, "link": link, "network": network, "power": profile.power, "release": profile.release}
     return Device(
         id=profile.id,
         name=profile.name,
@@ -537,6 +551,8 @@ def _device(profile: Profile, origin: str) -> Device:
         fp16_accumulate_fp16=compute.fp16_accumulate_fp16,
         link=Link(link.type, link.one_direction, link.bridge, link.bridge_one_direction) if link else None,
         devices_per_node=profile.devices_per_node,
+        devices_per_host=profile.devices_per_host,
+        network=Network(network.type, network.per_device) if network else None,
         power_w=profile.power.tdp,
         power_all_in_w=profile.power.all_in,
         release_year=profile.release.year,
@@ -616,6 +632,8 @@ def _facts(device: Device) -> Iterator[Fact]:
     if device.link:
         yield from fact("link.one_direction", device.link.bytes_per_s, "B/s", "link")
         yield from fact("link.bridge_one_direction", device.link.bridge_bytes_per_s, "B/s", "link", "link.bridge")
+    if device.network:
+        yield from fact("network.per_device", device.network.bytes_per_s, "B/s", "network")
     if device.link and not device.link.type.startswith("PCIe"):
         yield from fact("devices_per_node", device.devices_per_node, "devices", "link")
     else:

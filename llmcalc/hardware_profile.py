@@ -181,6 +181,15 @@ class Link(_Block):
     """What one card can send over the bridge."""
 
 
+class Network(_Block):
+    """How a device reaches devices of other nodes."""
+
+    type: Name
+    """InfiniBand NDR 400 Gbit/s, Ethernet RoCE 400 Gbit/s, …"""
+    per_device: BytesPerSecond
+    """Bytes a second that one device can send."""
+
+
 class Power(_Block):
     """A cap, not a typical draw."""
 
@@ -276,8 +285,12 @@ class Profile(_Strict):
     """Dense rates."""
     link: Link | None = None
     """Absent for a device that stands alone."""
+    network: Network | None = None
+    """Between nodes, in the maker's own reference machine. Absent where there is none."""
     devices_per_node: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Devices that share the link; for cards that only have PCIe a modelling default, not a specification."""
+    devices_per_host: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Devices of one operating system, where the link joins several of those (4 of an NVL72's trays). Absent: as many as share the link."""
     power: Power = Power()
     """Rated and provisioned power."""
     release: Release = Release()
@@ -314,6 +327,7 @@ class Profile(_Strict):
             "memory": self.memory,
             "compute": self.compute,
             "link": self.link,
+            "network": self.network,
             "power": self.power,
             "release": self.release,
             "measured.bandwidth": self.measured.bandwidth,

@@ -69,6 +69,7 @@ def test_every_value_has_a_source_and_a_date(ident: str) -> None:
     assert row.memory.source
     assert row.release.source and row.release.year
     assert not row.link or row.link.source
+    assert not row.network or row.network.source
     assert row.power.source or not (row.power.tdp or row.power.all_in)
     assert row.compute.source or not hardware.load(ident).compute
     assert set(row.sources) == {key for _, key in row.cited()}, "a source that nothing cites"
@@ -349,7 +350,8 @@ def test_links_are_one_way() -> None:
     assert link == hardware.Link("NVLink 4", 450e9)
     bridge = hardware.load("h100-pcie").link
     assert bridge and (bridge.bytes_per_s, bridge.bridge_bytes_per_s) == (64e9, 300e9)
-    assert hardware.load("apple-m4").link is None
+    assert hardware.load("t4").network is None
+    assert hardware.load("apple-m4").link == hardware.Link("Thunderbolt 4", 5e9)
 
 
 def test_turing_has_no_bf16_and_pascal_barely_fp16() -> None:

@@ -29,6 +29,12 @@ KNOWN = [
     ("kv_replication", (8, 16), 2),  # each head on two ranks
     ("kv_replication", (8, 6), 1.5),  # two heads on each of six: 12 of 8
     ("kv_replication", (8, 4), 1),
+    # collectives
+    ("ring_all_reduce_s", (7.5e-6, 1.75e-6, 8, 32 * 2**20, 290e9), 18e-6 + 1.75 * 33_554_432 / 290e9),  # 7.5 + 6 x 1.75
+    ("gather_s", (7e-6, 1e-6, 4, 4e6, 250e9), 21e-6),  # 9 us; 3/4 of 4 MB at 250 GB/s is 12
+    ("dispatch_s", (11e-6, 6e-6, 3, 4e5, 200e9, 3e6, 50e9), 91e-6),  # 29 + 2 + 60
+    ("forwarded_dispatch_s", (27e-6, 33e-6, 1, 4e6, 200e9, 3e6, 50e9), 120e-6),  # 60, then the longer of 20 and 60
+    ("shared_link_bytes_per_s", (20e9, 8, 2), 1.25e9),  # a quarter of the ranks, squared
     # engines
     ("visible_bytes", (80e9, 0.5e9, 0.01), 78.7e9),  # 79.2 - 0.5
     ("usable_beside_buffers", (80e9, 0.9, 2e9, 1e9), 69e9),  # 72 - 3

@@ -1,0 +1,109 @@
+"""Collectives against published timings, links by name, and where ranks lie on nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llmcalc import api, hardware, links
+from llmcalc.errors import UsageError
+from llmcalc.estimate import collectives
+from llmcalc.figures import Figure
+
+KIB, MIB = 2**10, 2**20
+
+
+def message(size: float) -> Figure:
+    return Figure("message_bytes", size, "B")
+
+
+# aiconfigurator-core 0.12.0, CUDA graphs, medians of vLLM and SGLang [us]
+@pytest.mark.parametrize(
+    ("device", "ranks", "size", "microseconds"),
+    [
+        ("h100-sxm", 2, 16 * KIB, 4.5),
+        ("h100-sxm", 8, 16 * KIB, 5.3),
+        ("h100-sxm", 8, 2 * MIB, 20.5),
+        ("h200-sxm", 4, 8 * MIB, 52.0),
+        ("h200-sxm", 8, 32 * MIB, 195.2),
+        ("a100-80-sxm", 8, 512 * KIB, 19.9),
+        ("a100-80-sxm", 4, 32 * MIB, 288.6),
+        ("b200", 8, 16 * KIB, 7.8),
+        ("b200", 4, 32 * MIB, 121.7),
+        ("gb300", 16, 32 * KIB, 50.9),  # four trays
+        ("rtx-pro-6000-blackwell-server", 8, 8 * MIB, 669.1),
+        ("dgx-spark", 2, 16 * KIB, 31.2),  # NVIDIA/dgx-spark-playbooks#103
+    ],
+)
+def test_all_reduces_take_what_was_measured(device: str, ranks: int, size: int, microseconds: float) -> None:
+    found = collectives.all_reduce(hardware.load(device), message(size), ranks).value
+    assert found * 1e6 == pytest.approx(microseconds, rel=0.15)
+
+
+# DeepEP's low-latency kernels on H100, hidden 7168, top-8 of 256 experts: dispatch and combine [us]
+@pytest.mark.parametrize(
+    ("nodes", "tokens", "dispatch", "combine"),
+    [
+        (1, 64, 28, 41), (2, 64, 58, 102), (4, 64, 83, 152), (8, 64, 94, 160),
+        (1, 128, 40, 72), (2, 128, 102, 186), (4, 128, 143, 263), (8, 128, 167, 305),
+    ],
+)  # fmt: skip
+def test_experts_are_reached_in_the_time_that_deepep_takes(nodes: int, tokens: int, dispatch: float, combine: float) -> None:
+    device, own = hardware.load("h100-sxm"), Figure("tokens", tokens, "tokens")
+    there = collectives.exchange(device, own, 7168, 8, 8 * nodes, back=False).value
+    back = collectives.exchange(device, own, 7168, 8, 8 * nodes, back=True).value
+    assert (there * 1e6, back * 1e6) == (pytest.approx(dispatch, rel=0.2), pytest.approx(combine, rel=0.2))
+
+
+def test_cards_that_talk_through_the_host_are_ten_times_slower() -> None:
+    l40s = hardware.load("l40s")
+    assert l40s.link is not None
+    through_host = replace(l40s, link=replace(l40s.link, type="pcie4-host"))
+    behind_switch = collectives.all_reduce(l40s, message(2 * MIB), 8).value
+    assert behind_switch * 1e6 == pytest.approx(271, rel=0.25)  # one of the tables, SGLang 0.5.12
+    assert collectives.all_reduce(through_host, message(2 * MIB), 8).value * 1e6 == pytest.approx(2080, rel=0.15)  # the others
+
+
+def test_tensor_parallel_ranks_lie_side_by_side_and_stages_behind_them() -> None:
+    model = api.load_model("deepseek-ai/DeepSeek-V3")
+    inside = collectives.nodes(api.deploy(model, "16x h100-sxm", tp=8, pp=2))
+    across = collectives.nodes(api.deploy(model, "16x h100-sxm", tp=16))
+    wide = collectives.nodes(api.deploy(model, "32x h100-sxm", tp=1, ep=32))
+    assert (inside.count, inside.tensor, inside.far_hops) == (2, 1, 1)
+    assert (across.count, across.tensor, across.far_hops) == (2, 2, 0)
+    assert (wide.count, wide.tensor, wide.expert) == (4, 1, 4)
+
+
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-405B-Instruct", "deepseek-ai/DeepSeek-V3"])
+def test_sums_across_nodes_cost_more_than_a_hand_over(model: str) -> None:
+    loaded = api.load_model(model)
+    sixteen = collectives.communication(loaded, api.deploy(loaded, "16x h100-sxm", tp=16), 16)
+    staged = collectives.communication(loaded, api.deploy(loaded, "16x h100-sxm", tp=8, pp=2), 16)
+    assert sixteen.value > 3 * staged.value
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "rate"),
+    [
+        ("NVLink 4, with C2C to the CPU", "nvlink4", 450e9),
+        ("PCIe 5.0 x8", "pcie5-x8", 32e9),
+        ("pcie4-host", "pcie4-host", 32e9),
+        ("Thunderbolt 5", "tb5", 10e9),
+        ("200GbE", "200gbe", 25e9),
+        ("InfiniBand NDR 400 Gbit/s", "ndr", 50e9),
+        ("400Gb/s", "400Gb/s", 50e9),
+        ("50 GB/s", "50 GB/s", 50e9),
+    ],
+)
+def test_links_are_known_by_name_and_by_rate(word: str, name: str, rate: float) -> None:
+    found = links.asked(word, "link")
+    assert (found.name, found.rate) == (name, rate)
+
+
+@pytest.mark.parametrize("word", ["", "400", "fast", "-1Gb/s", "0 GB/s", "9e99 GB/s", "nvlink9"])
+def test_a_link_without_a_rate_is_refused(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        links.asked(word, "network")
+    assert caught.value.code == "bad-link"
+    assert caught.value.hint
