@@ -183,7 +183,9 @@ def exchange(device: Device, tokens: Figure, hidden: int, top_k: int, ranks: int
     forwarded = kernel(f.forwarded_dispatch_s, many, value * reached * (ranks - 1) / ranks, value * crossed)
     fewer = tokens.value <= LOW_LATENCY_TOKENS
     chosen = fewer * straight.value + (1 - fewer) * forwarded.value
-    return Figure(name, chosen, "s", f"DeepEP, up to {LOW_LATENCY_TOKENS} tokens a rank straight to the experts", None, (straight, forwarded))
+    return Figure(
+        name, chosen, "s", f"DeepEP, up to {LOW_LATENCY_TOKENS} tokens a rank straight to the experts", None, (straight, forwarded)
+    )
 
 
 def hand_over(device: Device, message: Figure, far: bool) -> Figure:
