@@ -15,7 +15,7 @@ from llmcalc import present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import completion, options, parse, spoken
-from llmcalc.commands.options import Drafts, File, Group, ModelChoice, Money, Output, Placement, Reading, Request, Running, Work, command
+from llmcalc.commands.options import File, ModelChoice, Money, Output, Placement, Running
 from llmcalc.commands.parse import (
     bare_seconds,
     cached_tokens,
@@ -35,20 +35,8 @@ if TYPE_CHECKING:
     from llmcalc.plan import Deployment
 
 __all__ = [
-    "Drafts",
-    "File",
-    "Group",
-    "ModelChoice",
-    "Money",
-    "Output",
-    "Placement",
-    "Reading",
-    "Request",
-    "Running",
-    "Work",
     "bare_seconds",
     "cached_tokens",
-    "command",
     "completion",
     "count_or_zero",
     "duration",

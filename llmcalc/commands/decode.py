@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import UsageError
 from llmcalc.estimate import decode as estimator
 from llmcalc.estimate.step import shaped
@@ -22,14 +23,14 @@ Examples:
 """
 
 
-class Others(c.Group):
+class Others(o.Group):
     """The requests that are served beside the step."""
 
-    prompt = c.Request.prompt.but(help="Prompt of the others' requests, which interrupt the expected step.")
-    output_tokens = c.Request.output_tokens
+    prompt = o.Request.prompt.but(help="Prompt of the others' requests, which interrupt the expected step.")
+    output_tokens = o.Request.output_tokens
 
 
-def decode(which: c.ModelChoice, place: c.Placement, work: c.Work, others: Others, by: c.Reading, run: c.Running, out: c.Output) -> None:
+def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Others, by: o.Reading, run: o.Running, out: o.Output) -> None:
     """One decode step: its time, tokens per second, what binds it, and from which batch arithmetic does."""
     found = c.chosen(which)
     tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
@@ -106,4 +107,4 @@ def decode(which: c.ModelChoice, place: c.Placement, work: c.Work, others: Other
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("decode", epilog=EXAMPLES)(c.command(decode))
+    app.command("decode", epilog=EXAMPLES)(o.command(decode))

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import capacity
 from llmcalc.plan import Deployment, Workload
@@ -28,7 +29,7 @@ Examples:
 """
 
 
-def fit(which: c.ModelChoice, place: c.Placement, work: c.Work, run: c.Running, drafts: c.Drafts, out: c.Output) -> None:
+def fit(which: o.ModelChoice, place: o.Placement, work: o.Work, run: o.Running, drafts: o.Drafts, out: o.Output) -> None:
     """Whether a model fits, how many sequences fit, and how long they may be."""
     found = c.chosen(which)
     tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
@@ -101,4 +102,4 @@ def remarks(plan: Deployment, r: dict[str, Any]) -> tuple[str, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("fit", epilog=EXAMPLES)(c.command(fit))
+    app.command("fit", epilog=EXAMPLES)(o.command(fit))

@@ -64,6 +64,7 @@ class Option(Generic[T]):
         made = copy.copy(self)
         made.default = shown.pop("default", self.default)
         made.flags = shown.pop("flags", self.flags)
+        made.read = shown.pop("read", self.read)
         made.shown = self.shown | shown
         return made
 
@@ -235,6 +236,60 @@ class Request(Group):
     prompt = option(None, "--prompt", metavar="TOKENS", read=units.tokens, help="Prompt tokens. [default: the context]")
     cached = option("0", "--cached", metavar="TOKENS", read=parse.count_or_zero, help="Prompt tokens already in the prefix cache.")
     output_tokens = option(None, "--output-tokens", metavar="TOKENS", read=units.tokens, help="Tokens written per request.")
+
+
+class Arrivals(Group):
+    """What arrives: at which rate, or which trace."""
+
+    rate = option(None, "--rate", metavar="RATE", help="Requests: 12 (per second), 700/min, 1e6/day.", read=parse.per_second)
+    trace = option(None, "--trace", metavar="FILE", help="CSV or JSONL: arrival_s, prompt_tokens, output_tokens.")
+    traffic = option(None, "--traffic", metavar="FILE", help="YAML with a mix: rate, cv, kinds: [{share, prompt, output_tokens}].")
+    reasoning_tokens = option(
+        "0",
+        "--reasoning-tokens",
+        metavar="TOKENS",
+        read=parse.count_or_zero,
+        help="Tokens thought before each answer; paid, not shown.",
+    )
+    arrival_cv = option(
+        "1", "--arrival-cv", metavar="CV", read=parse.variation, help="Variation between arrivals: 1 random, above 1 in bursts, 0 even."
+    )
+    prompt_cv = option(
+        "0", "--prompt-cv", metavar="CV", read=parse.variation, help="Variation of prompt lengths (lognormal); 0: all alike."
+    )
+    output_cv = option(
+        "0", "--output-cv", metavar="CV", read=parse.variation, help="Variation of output lengths (lognormal); 0: all alike."
+    )
+    seed = option("0", "--seed", metavar="N", read=parse.counting(least=0), help="Seed of the random arrivals and lengths.")
+
+
+class Limits(Group):
+    """What a service promises."""
+
+    max_ttft = option(None, "--max-ttft", metavar="TIME", read=parse.limit, help="Limit on the time to the first token, such as 1s.")
+    max_tpot = option(None, "--max-tpot", metavar="TIME", read=parse.limit, help="Limit on the time per token, such as 40ms.")
+    percentile = option("95", "--percentile", metavar="P", read=parse.percentile, help="At which percentile of requests the limits hold.")
+
+
+class Steps(Group):
+    """How an engine steps through a stream of requests."""
+
+    chunk = option(
+        "2048",
+        "--chunk",
+        metavar="TOKENS",
+        read=parse.count_or_zero,
+        help="Prompt tokens per step (chunked prefill); 0: whole prompts.",
+    )
+    mfu = option("0.5", "--mfu", metavar="SHARE", read=parse.fraction, help="Share of the compute rate that the engine reaches.")
+    mbu = option("0.8", "--mbu", metavar="SHARE", read=parse.fraction, help="Share of the bandwidth that the engine reaches.")
+    max_batch = option(
+        "1024",
+        "--max-batch",
+        metavar="N",
+        read=parse.counting(most=100_000),
+        help="Most sequences of a replica at once (max_num_seqs).",
+    )
 
 
 class Drafts(Group):

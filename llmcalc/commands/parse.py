@@ -85,15 +85,18 @@ def percentile(text: str, name: str = "percentile") -> float:
     return value
 
 
-def duration(text: str | None, name: str) -> float | None:
+def limit(text: str, name: str) -> float:
     """A limit such as `50ms` or `1s`, above 0. Errors: bad-quantity, bad-value."""
-    if text is None:
-        return None
     value = units.quantity(text, "s")
     if value <= 0:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not above 0", f"write it like --{name} 50ms")
     bare_seconds(text, name, value)
     return value
+
+
+def duration(text: str | None, name: str) -> float | None:
+    """The same, where one is given."""
+    return None if text is None else limit(text, name)
 
 
 def bare_seconds(text: str, name: str, value: float) -> None:
@@ -116,14 +119,26 @@ def reserve_bytes(text: str, name: str = "reserve") -> float:
     return value
 
 
-def cached_tokens(text: str, prompt: int) -> int:
+def within(cached: int, prompt: int) -> int:
     """Tokens of the prompt that the prefix cache has; the last token is always computed. Errors: bad-value."""
-    known = count_or_zero(text, "cached")
-    if known >= prompt:
+    if cached >= prompt:
         raise UsageError(
-            "bad-value", f"cached {known:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read"
+            "bad-value", f"cached {cached:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read"
         )
-    return known
+    return cached
+
+
+def cached_tokens(text: str, prompt: int) -> int:
+    """The same of a word."""
+    return within(count_or_zero(text, "cached"), prompt)
+
+
+def variation(text: str, name: str) -> float:
+    """A coefficient of variation from 0 to 10. Errors: bad-value."""
+    value = 0.0 if text.strip() in ("0", "0.0") else positive(text, name)
+    if value > 10:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not from 0 to 10", f"write it like --{name} 1")
+    return value
 
 
 def positive(text: str, name: str) -> float:

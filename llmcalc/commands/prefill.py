@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.estimate import prefill as estimator
 from llmcalc.plan import Workload
 from llmcalc.present import Column, Fact, Report
@@ -21,37 +23,27 @@ Examples:
 _FREE = "a chunk of this size costs the batch nothing but its attention"
 
 
-def prefill(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    prompt: c.PromptOption = None,
-    cached: c.CachedOption = "0",
-    batch: c.BatchOption = "0",
-    ctx: c.CtxOption = None,
-    chunk: c.ChunkOption = "0",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class Reading(o.Group):
+    """The prompt that is read, and who is decoding meanwhile."""
+
+    prompt = o.Request.prompt
+    cached = o.Request.cached
+    batch = o.Work.batch.but(default="0", read=parse.counting(least=0))
+    ctx = o.Work.ctx
+    chunk = o.Steps.chunk.but(default="0")
+
+
+def prefill(which: o.ModelChoice, place: o.Placement, work: Reading, out: o.Output) -> None:
     """Time to the first token of a prompt; with --batch, what chunked prefill does to everybody's TPOT."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx if ctx is not None or prompt is None else prompt, at_most=c.DEFAULT_CTX)
-    read = c.units.tokens(prompt, "prompt") if prompt is not None else tokens
-    known = c.cached_tokens(cached, read)
-    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep)
-    sequences = c.whole_number(batch, "batch", least=0)
-    piece = c.count_or_zero(chunk, "chunk") or None
-    work = Workload(tokens, sequences) if sequences else None
-    estimate = estimator.prefill(found, plan, read, known, work=work, chunk=piece)
+    found = c.chosen(which)
+    prompt = work.prompt
+    tokens, assumed = c.context(found, work.ctx or prompt, at_most=c.DEFAULT_CTX)
+    read = prompt or tokens
+    known = parse.within(work.cached, read)
+    plan = c.placed(found, place)
+    sequences, piece = work.batch, work.chunk or None
+    held = Workload(tokens, sequences) if sequences else None
+    estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece)
     r = estimate.results
     facts = (
         Fact(
@@ -59,7 +51,7 @@ def prefill(
             "TTFT",
             r["ttft_s"],
             "s",
-            note=f"beside {sequences:,} decoding" if work is not None and piece else "idle server, ideal rates",
+            note=f"beside {sequences:,} decoding" if held is not None and piece else "idle server, ideal rates",
         ),
         Fact("expected_ttft_s", "expected in an engine", r["expected_ttft_s"], "s", note=c.between(r, "expected_ttft", "s")),
         Fact("prefill_time_s", "prefill alone", r["prefill_time_s"], "s", r["prefill_time_s"] != r["ttft_s"]),
@@ -89,7 +81,7 @@ def prefill(
             "tokens",
             note="longer prompts cost quadratically",
         ),
-        *((Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", note=_FREE),) if work is not None else ()),
+        *((Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", note=_FREE),) if held is not None else ()),
         Fact("expected_ttft_low_s", "expected, low end", r["expected_ttft_low_s"], "s", shown=False),
         Fact("expected_ttft_high_s", "expected, high end", r["expected_ttft_high_s"], "s", shown=False),
     )
@@ -116,15 +108,15 @@ def prefill(
         },
         header=(c.model_line(found), c.hardware_line(plan), f"prompt {read:,} tokens" + (f", {known:,} of them cached" if known else "")),
         facts=facts,
-        columns=columns if work is not None else (),
+        columns=columns if held is not None else (),
         rows=estimate.rows,
-        assumptions=(*(assumed if prompt is None or work is not None else ()), *c.variant(plan), *estimate.assumptions),
+        assumptions=(*(assumed if prompt is None or held is not None else ()), *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("prefill", epilog=EXAMPLES)(c.estimating(prefill))
+    app.command("prefill", epilog=EXAMPLES)(o.command(prefill))
