@@ -24,7 +24,7 @@ ABOUT = "Back-of-envelope LLM capacity and cost: exact where exactness is possib
 
 
 class AsGiven:
-    """A word stays as it was typed and a switch as it was set: typer would import pydantic, a third of `kv`, to make sure of it."""
+    """A word stays as it was typed: typer would import pydantic, a third of `kv`, to make sure of it."""
 
     def coerce(self, value: Any, **_: Any) -> Any:
         """The value."""
@@ -33,12 +33,11 @@ class AsGiven:
 
 class _Plain:
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, words and switches exempt from conversion. A typer that knows nothing of it converts them."""
+        """The parameters, single words exempt from conversion. A typer that asks nothing of this name converts them."""
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in found:
-            described = getattr(param, "type_descriptor", None)
-            if described is not None and described.annotation in (str, bool) and param.nargs == 1 and not param.multiple:
-                param._runtime_param = AsGiven()
+            if param.nargs == 1 and not param.multiple:
+                param.get_runtime_param = AsGiven
         return found
 
 

@@ -15,7 +15,7 @@ from llmcalc import present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import completion, options, parse, spoken
-from llmcalc.commands.options import File, ModelChoice, Money, Output, Placement, Running
+from llmcalc.commands.options import File, Layout, ModelChoice, Money, Output, Placement, Running
 from llmcalc.commands.parse import (
     bare_seconds,
     cached_tokens,
@@ -298,15 +298,20 @@ def deployment(
 
 def placed(model: Model, place: Placement, run: Running | None = None, money: Money | None = None) -> Deployment:
     """The deployment that the options describe; what no group says has the default of its option."""
+    return laid_out(model, place.hardware, place, run, money)
+
+
+def laid_out(model: Model, hardware: str, layout: Layout, run: Running | None = None, money: Money | None = None) -> Deployment:
+    """The same on a device that is named otherwise."""
     run, money = run or Running(), money or Money()
     return deploy(
         model,
-        place.hardware,
-        weights=place.weights,
-        kv_dtype=place.kv_dtype,
-        tp=place.tp,
-        pp=place.pp,
-        ep=place.ep,
+        hardware,
+        weights=layout.weights,
+        kv_dtype=layout.kv_dtype,
+        tp=layout.tp,
+        pp=layout.pp,
+        ep=layout.ep,
         engine=run.engine,
         reserve_bytes=run.reserve,
         utilization=run.memory_utilization,

@@ -113,10 +113,10 @@ class Group:
 
     @classmethod
     def options(cls) -> dict[str, Option[Any]]:
-        """The options by name, those of the bases first."""
+        """The options by name, its own before those of its bases."""
         found: dict[str, Option[Any]] = {}
-        for base in reversed(cls.__mro__):
-            found |= {name: one for name, one in vars(base).items() if isinstance(one, Option)}
+        for base in cls.__mro__:
+            found = found | {name: one for name, one in vars(base).items() if isinstance(one, Option) and name not in found}
         return found
 
     def gave(self, *names: str) -> bool:
@@ -125,7 +125,7 @@ class Group:
 
     def idle(self) -> list[str]:
         """What was given and never read."""
-        return [name for name, one in self.options().items() if name not in self.read and one.given(self.words[name])]
+        return [one.title for name, one in self.options().items() if name not in self.read and one.given(self.words[name])]
 
 
 class ModelChoice(Group):
@@ -144,19 +144,9 @@ class ModelChoice(Group):
     refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
 
 
-class Placement(Group):
-    """On which devices, in which formats, laid out how."""
+class Layout(Group):
+    """In which formats, and laid out how."""
 
-    hardware = option(
-        ...,
-        "--hardware",
-        "-d",
-        "--gpu",
-        "--device",
-        metavar="DEVICE",
-        autocompletion=completion.devices,
-        help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
-    )
     weights = option(
         "auto",
         "--weights",
@@ -175,6 +165,21 @@ class Placement(Group):
     tp = option(None, "--tp", metavar="N", read=parse.counting(most=8192), help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")
     pp = option("1", "--pp", metavar="N", read=parse.counting(most=1024), help="Pipeline stages.")
     ep = option("1", "--ep", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks.")
+
+
+class Placement(Layout):
+    """The same on devices that are named."""
+
+    hardware = option(
+        ...,
+        "--hardware",
+        "-d",
+        "--gpu",
+        "--device",
+        metavar="DEVICE",
+        autocompletion=completion.devices,
+        help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
+    )
 
 
 class Running(Group):
@@ -356,7 +361,7 @@ _running: ContextVar[tuple[str, tuple[Group, ...]]] = ContextVar("_running", def
 def unused() -> tuple[str, ...]:
     """A sentence for every option that was given to the running command and that nothing has read so far."""
     command, groups = _running.get()
-    return tuple(f"{name.replace('_', '-')}: {command} makes no use of it" for group in groups for name in group.idle())
+    return tuple(f"{name}: {command} makes no use of it" for group in groups for name in group.idle())
 
 
 def command(function: Callable[..., None], also: tuple[type[Group], ...] = ESTIMATING) -> Callable[..., None]:

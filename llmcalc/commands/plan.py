@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from llmcalc import traffic as arrivals
 from llmcalc import units
+from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.commands.space import listed
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import planning as estimator
+from llmcalc.plan import Deployment
 from llmcalc.present import Column, Fact, Report
 
 EXAMPLES = """
@@ -29,222 +33,207 @@ Examples:
 """
 DEFAULT_DEVICES = "h100-sxm,h200-sxm,a100-80-sxm,l40s"
 
-RateOption = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Requests: 12 (per second), 700/min, 1e6/day.")]
-TraceOption = Annotated[str | None, typer.Option("--trace", metavar="FILE", help="CSV or JSONL: arrival_s, prompt_tokens, output_tokens.")]
-TrafficOption = Annotated[
-    str | None, typer.Option("--traffic", metavar="FILE", help="YAML with a mix: rate, cv, kinds: [{share, prompt, output_tokens}].")
-]
-MaxTtftOption = Annotated[str | None, typer.Option("--max-ttft", metavar="TIME", help="Limit on the time to the first token, such as 1s.")]
-MaxTpotOption = Annotated[str | None, typer.Option("--max-tpot", metavar="TIME", help="Limit on the time per token, such as 40ms.")]
-PercentileOption = Annotated[str, typer.Option("--percentile", metavar="P", help="At which percentile of requests the limits hold.")]
-ArrivalCvOption = Annotated[
-    str, typer.Option("--arrival-cv", metavar="CV", help="Variation between arrivals: 1 random, above 1 in bursts, 0 even.")
-]
-PromptCvOption = Annotated[str, typer.Option("--prompt-cv", metavar="CV", help="Variation of prompt lengths (lognormal); 0: all alike.")]
-OutputCvOption = Annotated[str, typer.Option("--output-cv", metavar="CV", help="Variation of output lengths (lognormal); 0: all alike.")]
-ReasoningOption = Annotated[
-    str, typer.Option("--reasoning-tokens", metavar="TOKENS", help="Tokens thought before each answer; paid, not shown.")
-]
-MfuOption = Annotated[str, typer.Option("--mfu", metavar="SHARE", help="Share of the compute rate that the engine reaches.")]
-MbuOption = Annotated[str, typer.Option("--mbu", metavar="SHARE", help="Share of the bandwidth that the engine reaches.")]
-MaxBatchOption = Annotated[str, typer.Option("--max-batch", metavar="N", help="Most sequences of a replica at once (max_num_seqs).")]
-SeedOption = Annotated[str, typer.Option("--seed", metavar="N", help="Seed of the random arrivals and lengths.")]
+
+class Coming(o.Request, o.Arrivals):
+    """The requests of a service."""
 
 
-def variation(text: str, name: str) -> float:
-    """A coefficient of variation from 0 to 10. Errors: bad-value."""
-    value = 0.0 if text.strip() in ("0", "0.0") else c.positive(text, name)
-    if value > 10:
-        raise UsageError("bad-value", f"{name} {text[:40]!r} is not from 0 to 10", f"write it like --{name} 1")
-    return value
+class Devices(o.Layout):
+    """The devices to choose from."""
+
+    hardware = o.Placement.hardware.but(default=None, metavar="DEVICE,…", help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]")
 
 
-def asked_traffic(
-    rate: str | None,
-    trace: str | None,
-    mix: str | None,
-    prompt: str | None,
-    output_tokens: str | None,
-    cached: str,
-    reasoning: str,
-    arrival_cv: str,
-    prompt_cv: str,
-    output_cv: str,
-) -> arrivals.Traffic:
+class Promises(o.Limits):
+    """What the service promises, and how much of it a replica may carry."""
+
+    max_utilization = o.option(
+        "0.8",
+        "--max-utilization",
+        metavar="SHARE",
+        read=parse.fraction,
+        help="Most load of a replica, as a share of its highest rate.",
+    )
+
+
+class Further(o.Group):
+    """What else is asked."""
+
+    disaggregate = o.switch("--disaggregate", help="Also size separate pools for prefill and decode.")
+    transfer = o.option(
+        "50GB/s",
+        "--transfer-bandwidth",
+        metavar="RATE",
+        read=parse.quantity("bytes/s"),
+        help="Link between the pools, per replica.",
+    )
+    success_rate = o.option(None, "--success-rate", metavar="SHARE", read=parse.fraction, help="Share of requests that solve their task.")
+    api_input = o.option(None, "--api-input-price", metavar="USD", read=parse.quantity("usd"), help="An API's price per 1M input tokens.")
+    api_output = o.option(
+        None, "--api-output-price", metavar="USD", read=parse.quantity("usd"), help="An API's price per 1M output tokens."
+    )
+    load_test = o.switch("--load-test", help="Print what to measure and what to expect, instead of the alternatives.")
+    measured = o.option(None, "--measured", metavar="FILE", help="CSV of a load test (rate, ttft_p95_s, …) to compare with.")
+    replicas = o.option(
+        None,
+        "--replicas",
+        metavar="N",
+        read=parse.whole_number,
+        help="With --load-test or --measured: replicas that were there.",
+    )
+
+    def api(self) -> tuple[float, float] | None:
+        """USD per 1M tokens in and out of an API, where one is named."""
+        prices = self.api_input, self.api_output
+        return None if prices == (None, None) else (prices[0] or 0.0, prices[1] or 0.0)
+
+
+class Paid(o.Running, o.Money):
+    """What runs it, and for how much."""
+
+
+def asked_traffic(coming: Coming) -> arrivals.Traffic:
     """The traffic that the options describe. Errors: no-traffic, bad-value, and those of reading files."""
-    if sum(option is not None for option in (trace, mix, prompt)) > 1:
+    rate, trace, mix, prompt, answer = coming.rate, coming.trace, coming.traffic, coming.prompt, coming.output_tokens
+    if sum(each is not None for each in (trace, mix, prompt)) > 1:
         raise UsageError("bad-value", "--trace, --traffic and --prompt are three ways to say what arrives", "give one of them")
     if trace is not None:
         if rate is not None:
             raise UsageError("bad-value", "--trace has a rate of its own", "leave --rate out")
         return arrivals.of_trace(trace)
     if mix is not None:
-        return arrivals.of_yaml(mix, None if rate is None else c.per_second(rate, "rate"))
-    if rate is None or prompt is None or output_tokens is None:
-        missing = [name for name, value in (("--rate", rate), ("--prompt", prompt), ("--output-tokens", output_tokens)) if value is None]
+        return arrivals.of_yaml(mix, rate)
+    if rate is None or prompt is None or answer is None:
+        missing = [name for name, value in (("--rate", rate), ("--prompt", prompt), ("--output-tokens", answer)) if value is None]
         raise UsageError(
             "no-traffic",
             f"{' and '.join(missing)} missing: nothing says what arrives",
             "give --rate 12 --prompt 3000 --output-tokens 400, --trace FILE or --traffic FILE",
         )
-    read = units.tokens(prompt, "prompt")
     kinds = estimator.kinds(
-        read,
-        units.tokens(output_tokens, "output-tokens"),
-        c.cached_tokens(cached, read),
-        c.count_or_zero(reasoning, "reasoning-tokens"),
-        variation(prompt_cv, "prompt-cv"),
-        variation(output_cv, "output-cv"),
+        prompt, answer, parse.within(coming.cached, prompt), coming.reasoning_tokens, coming.prompt_cv, coming.output_cv
     )
-    return arrivals.Traffic(c.per_second(rate, "rate"), kinds, variation(arrival_cv, "arrival-cv"))
+    return arrivals.Traffic(rate, kinds, coming.arrival_cv)
 
 
 def plan(
-    model: c.ModelOption,
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            "--hardware",
-            "-d",
-            "--gpu",
-            "--device",
-            metavar="DEVICE,…",
-            autocompletion=c.completion.devices,
-            help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]",
-        ),
-    ] = None,
-    rate: RateOption = None,
-    prompt: c.PromptOption = None,
-    output_tokens: c.OutputTokensOption = None,
-    trace: TraceOption = None,
-    traffic: TrafficOption = None,
-    cached: c.CachedOption = "0",
-    reasoning_tokens: ReasoningOption = "0",
-    max_ttft: MaxTtftOption = None,
-    max_tpot: MaxTpotOption = None,
-    percentile: PercentileOption = "95",
-    max_utilization: Annotated[
-        str, typer.Option("--max-utilization", metavar="SHARE", help="Most load of a replica, as a share of its highest rate.")
-    ] = "0.8",
-    arrival_cv: ArrivalCvOption = "1",
-    prompt_cv: PromptCvOption = "0",
-    output_cv: OutputCvOption = "0",
-    mfu: MfuOption = "0.5",
-    mbu: MbuOption = "0.8",
-    chunk: c.ChunkOption = "2048",
-    max_batch: MaxBatchOption = "1024",
-    disaggregate: Annotated[bool, typer.Option("--disaggregate", help="Also size separate pools for prefill and decode.")] = False,
-    transfer: Annotated[str, typer.Option("--transfer-bandwidth", metavar="RATE", help="Link between the pools, per replica.")] = "50GB/s",
-    success_rate: Annotated[
-        str | None, typer.Option("--success-rate", metavar="SHARE", help="Share of requests that solve their task.")
-    ] = None,
-    api_input: Annotated[str | None, typer.Option("--api-input-price", metavar="USD", help="An API's price per 1M input tokens.")] = None,
-    api_output: Annotated[
-        str | None, typer.Option("--api-output-price", metavar="USD", help="An API's price per 1M output tokens.")
-    ] = None,
-    load_test: Annotated[
-        bool, typer.Option("--load-test", help="Print what to measure and what to expect, instead of the alternatives.")
-    ] = False,
-    measured: Annotated[
-        str | None, typer.Option("--measured", metavar="FILE", help="CSV of a load test (rate, ttft_p95_s, …) to compare with.")
-    ] = None,
-    replicas: Annotated[
-        str | None, typer.Option("--replicas", metavar="N", help="With --load-test or --measured: replicas that were there.")
-    ] = None,
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    price: c.PriceOption = None,
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    seed: SeedOption = "0",
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
+    which: o.ModelChoice,
+    place: Devices,
+    coming: Coming,
+    limits: Promises,
+    steps: o.Steps,
+    further: Further,
+    running: Paid,
+    out: o.Output,
 ) -> None:
     """The cheapest deployment for a rate of requests and limits on TTFT and TPOT, checked by simulation."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    coming = asked_traffic(rate, trace, traffic, prompt, output_tokens, cached, reasoning_tokens, arrival_cv, prompt_cv, output_cv)
-    names = listed(DEFAULT_DEVICES if hardware is None else hardware, "hardware")
-    options: dict[str, Any] = {
-        "weights": weights,
-        "kv_dtype": kv_dtype,
-        "tp": tp,
-        "pp": pp,
-        "ep": ep,
-        "price": price,
-        "reserve": reserve,
-        "engine": engine,
-        "memory_utilization": memory_utilization,
-    }
-    layouts = [c.deployment(found, name, **options) for name in names]
-    fixed = tp is not None or any(layout.ranks > 1 for layout in layouts)
+    found = c.chosen(which)
+    traffic = asked_traffic(coming)
+    names = listed(DEFAULT_DEVICES if place.hardware is None else place.hardware, "hardware")
+    layouts = [c.laid_out(found, name, place, running, running) for name in names]
+    fixed = place.tp is not None or any(layout.ranks > 1 for layout in layouts)
     service = estimator.Service(
-        coming,
-        c.duration(max_ttft, "max-ttft"),
-        c.duration(max_tpot, "max-tpot"),
-        c.percentile(percentile),
-        c.fraction(max_utilization, "max-utilization"),
-        c.fraction(mfu, "mfu"),
-        c.fraction(mbu, "mbu"),
-        c.count_or_zero(chunk, "chunk"),
-        c.whole_number(max_batch, "max-batch", most=100_000),
-        seed=c.whole_number(seed, "seed", least=0),
+        traffic,
+        limits.max_ttft,
+        limits.max_tpot,
+        limits.percentile,
+        limits.max_utilization,
+        steps.mfu,
+        steps.mbu,
+        steps.chunk,
+        steps.max_batch,
+        seed=coming.seed,
     )
     # What an optional answer needs is read before the minutes are spent.
-    success = None if success_rate is None else c.fraction(success_rate, "success-rate")
-    api = (
-        None
-        if api_input is None and api_output is None
-        else (units.quantity(api_input or "0", "usd"), units.quantity(api_output or "0", "usd"))
-    )
-    link = units.quantity(transfer, "bytes/s")
-    tested = arrivals.read_measured(measured) if measured else []
+    success, api, link, reasoning = further.success_rate, further.api(), further.transfer, coming.reasoning_tokens
+    tested = arrivals.read_measured(further.measured) if further.measured else []
     estimate = estimator.plan(found, layouts, service, fixed=fixed)
     r = estimate.results
-    extra: dict[str, Any] = {}
-    if r["devices"]:
-        extra = estimator.per_request(estimate, service, success, api, c.count_or_zero(reasoning_tokens, "reasoning-tokens"))
-    warnings = [*estimate.warnings]
+    met = r["devices"] is not None
+    extra: dict[str, Any] = estimator.per_request(estimate, service, success, api, reasoning) if met else {}
     rows, columns = estimate.rows, _ALTERNATIVES
     chosen = next((layout for layout in layouts if layout.device.id == r["hardware"]), layouts[0])
     if r["tp"] is not None:
         chosen = replace(chosen, tp=r["tp"])
-    if disaggregate:
-        extra |= {f"disaggregated_{key}": value for key, value in estimator.pools(found, chosen, service, coming.sample(), link).items()}
-    if load_test or tested:
-        number = c.whole_number(replicas, "replicas") if replicas is not None else r["replicas"] or 1
-        one = estimator.replica(found, chosen, service, coming.sample())
-        if not one.batch_limit:
-            raise LlmcalcError(
-                "does-not-fit",
-                f"{found.id} does not serve these requests on {chosen.ranks} × {chosen.device.id}",
-                "choose another device or a larger --tp",
-            )
-        if coming.trace is not None:
-            raise UsageError(
-                "bad-value", "a load test is planned for random arrivals, not for a trace", "give --rate, --prompt and --output-tokens"
-            )
-        rates = [row["rate"] for row in tested] or [one.max_rate * number * share for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
-        rows = tuple(estimator.compared(estimator.load_test(one, service, number, rates), tested))
-        told = {key for row in tested for key in row}
-        columns = (
-            _LOAD_TEST
-            if not tested
-            else tuple(replace(each, shown=each.key not in arrivals.MEASURED or each.key in told) for each in _COMPARED)
-        )
+    if further.disaggregate:
+        extra |= {f"disaggregated_{key}": value for key, value in estimator.pools(found, chosen, service, traffic.sample(), link).items()}
+    if further.load_test or tested:
+        number = further.replicas or r["replicas"] or 1
+        rows, columns = _load_test(found, chosen, service, number, tested)
         extra |= {"load_test_replicas": number}
-    met = r["devices"] is not None
     mean = {word: units.number(estimate.inputs[f"mean_{key}_tokens"]) for word, key in (("in", "prompt"), ("out", "output"))}
-    facts = (
+    report = Report(
+        command="plan",
+        title=f"{found.id}: {_chosen(r, limited=service.max_ttft_s is not None or service.max_tpot_s is not None)}",
+        model=c.model_header(found),
+        hardware={"id": r["hardware"], "count": r["devices"]} if met else None,
+        inputs={
+            **estimate.inputs,
+            "max_ttft_s": service.max_ttft_s,
+            "max_tpot_s": service.max_tpot_s,
+            "percentile": service.percentile,
+            "max_utilization": service.max_utilization,
+            "mfu": service.mfu,
+            "mbu": service.mbu,
+            "chunk_tokens": service.chunk,
+            "seed": service.seed,
+            "reasoning_tokens": reasoning,
+            "devices": [layout.device.id for layout in layouts],
+            "weights": chosen.weights.name,
+            "kv_dtype": chosen.kv.name,
+        },
+        header=(c.model_line(found), f"{units.number(traffic.rate)} requests/s · {mean['in']} tokens in · {mean['out']} out"),
+        facts=_facts(r, extra),
+        columns=columns,
+        rows=rows,
+        assumptions=(
+            *((f"devices {DEFAULT_DEVICES}: not given",) if place.hardware is None else ()),
+            *c.variants(layout.device for layout in layouts),
+            f"weights in {chosen.weights.name}, KV in {chosen.kv.name}",
+            *_once(estimate.assumptions),
+        ),
+        warnings=estimate.warnings,
+        figures=estimate.figures,
+        verdict=met,
+        remarks=_as_cheap(r, rows) if met and columns is _ALTERNATIVES else (),
+        absent=(
+            *(((_TPOT_KEYS, "every answer is a single token"),) if r["tpot_p50_s"] is None else ()),
+            *(((_MONEY_KEYS, "not every device has a price"),) if r["usd_per_month"] is None else ()),
+            ("next_lever_gain", "no lever was found"),
+            ("", "null where `why` says what forbids it"),
+        )
+        if met
+        else (("", "no layout that was tried meets the limits"),),
+    )
+    c.say(report, out)
+
+
+def _load_test(
+    found: Model, chosen: Deployment, service: estimator.Service, replicas: int, tested: list[dict[str, float]]
+) -> tuple[tuple[dict[str, Any], ...], tuple[Column, ...]]:
+    """(Rows, columns) of what to measure at which rate and what to expect, beside what was measured. Errors: does-not-fit, bad-value."""
+    one = estimator.replica(found, chosen, service, service.traffic.sample())
+    if not one.batch_limit:
+        raise LlmcalcError(
+            "does-not-fit",
+            f"{found.id} does not serve these requests on {chosen.ranks} × {chosen.device.id}",
+            "choose another device or a larger --tp",
+        )
+    if service.traffic.trace is not None:
+        raise UsageError(
+            "bad-value", "a load test is planned for random arrivals, not for a trace", "give --rate, --prompt and --output-tokens"
+        )
+    rates = [row["rate"] for row in tested] or [one.max_rate * replicas * share for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
+    rows = tuple(estimator.compared(estimator.load_test(one, service, replicas, rates), tested))
+    told = {key for row in tested for key in row}
+    shown = tuple(replace(each, shown=each.key not in arrivals.MEASURED or each.key in told) for each in _COMPARED)
+    return rows, shown if tested else _LOAD_TEST
+
+
+def _facts(r: dict[str, Any], extra: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """The chosen deployment, and what else was asked of it."""
+    met = r["devices"] is not None
+    return (
         Fact("hardware", "device", r["hardware"], shown=met),
         Fact("devices", "devices", r["devices"], shown=met),
         Fact("replicas", "  replicas", r["replicas"], shown=met),
@@ -303,50 +292,6 @@ def plan(
         Fact("hours_per_month", "hours per month", r["hours_per_month"], shown=False),
         *(Fact(key, _LABELS[key][0], value, _LABELS[key][1], value is not None) for key, value in extra.items()),
     )
-    report = Report(
-        command="plan",
-        title=f"{found.id}: {_chosen(r, limited=service.max_ttft_s is not None or service.max_tpot_s is not None)}",
-        model=c.model_header(found),
-        hardware={"id": r["hardware"], "count": r["devices"]} if met else None,
-        inputs={
-            **estimate.inputs,
-            "max_ttft_s": service.max_ttft_s,
-            "max_tpot_s": service.max_tpot_s,
-            "percentile": service.percentile,
-            "max_utilization": service.max_utilization,
-            "mfu": service.mfu,
-            "mbu": service.mbu,
-            "chunk_tokens": service.chunk,
-            "seed": service.seed,
-            "reasoning_tokens": c.count_or_zero(reasoning_tokens, "reasoning-tokens"),
-            "devices": [layout.device.id for layout in layouts],
-            "weights": chosen.weights.name,
-            "kv_dtype": chosen.kv.name,
-        },
-        header=(c.model_line(found), f"{units.number(coming.rate)} requests/s · {mean['in']} tokens in · {mean['out']} out"),
-        facts=facts,
-        columns=columns,
-        rows=rows,
-        assumptions=(
-            *((f"devices {DEFAULT_DEVICES}: not given",) if hardware is None else ()),
-            *c.variants(layout.device for layout in layouts),
-            f"weights in {chosen.weights.name}, KV in {chosen.kv.name}",
-            *_once(estimate.assumptions),
-        ),
-        warnings=tuple(warnings),
-        figures=estimate.figures,
-        verdict=met,
-        remarks=_as_cheap(r, rows) if met and not load_test and not tested else (),
-        absent=(
-            *(((_TPOT_KEYS, "every answer is a single token"),) if r["tpot_p50_s"] is None else ()),
-            *(((_MONEY_KEYS, "not every device has a price"),) if r["usd_per_month"] is None else ()),
-            ("next_lever_gain", "no lever was found"),
-            ("", "null where `why` says what forbids it"),
-        )
-        if met
-        else (("", "no layout that was tried meets the limits"),),
-    )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
 
 def _chosen(r: dict[str, Any], *, limited: bool) -> str:
@@ -462,4 +407,4 @@ _LABELS: dict[str, tuple[str, str]] = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("plan", epilog=EXAMPLES)(c.estimating(plan))
+    app.command("plan", epilog=EXAMPLES)(o.command(plan))

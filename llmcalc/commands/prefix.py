@@ -8,7 +8,7 @@ import typer
 
 from llmcalc import units
 from llmcalc.commands import common as c
-from llmcalc.commands.plan import variation
+from llmcalc.commands.parse import variation
 from llmcalc.errors import UsageError
 from llmcalc.estimate import prefix as estimator
 from llmcalc.present import Fact, Report

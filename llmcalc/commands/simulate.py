@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.commands import plan as p
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import capacity, planning
@@ -25,70 +25,43 @@ Examples:
 """
 
 
+class Measured(o.Steps):
+    """How the replica steps, and how long it is watched."""
+
+    requests = o.option(
+        "10000",
+        "--requests",
+        "-n",
+        metavar="N",
+        read=parse.counting(least=10),
+        help="Requests to measure; a trace is served whole.",
+    )
+
+
 def simulate(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    rate: p.RateOption = None,
-    prompt: c.PromptOption = None,
-    output_tokens: c.OutputTokensOption = None,
-    trace: p.TraceOption = None,
-    traffic: p.TrafficOption = None,
-    cached: c.CachedOption = "0",
-    reasoning_tokens: p.ReasoningOption = "0",
-    max_ttft: p.MaxTtftOption = None,
-    max_tpot: p.MaxTpotOption = None,
-    percentile: p.PercentileOption = "95",
-    arrival_cv: p.ArrivalCvOption = "1",
-    prompt_cv: p.PromptCvOption = "0",
-    output_cv: p.OutputCvOption = "0",
-    mfu: p.MfuOption = "0.5",
-    mbu: p.MbuOption = "0.8",
-    chunk: c.ChunkOption = "2048",
-    max_batch: p.MaxBatchOption = "1024",
-    requests: Annotated[str, typer.Option("--requests", "-n", metavar="N", help="Requests to measure; a trace is served whole.")] = "10000",
-    seed: p.SeedOption = "0",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
+    which: o.ModelChoice,
+    place: o.Placement,
+    arriving: p.Coming,
+    limits: o.Limits,
+    steps: Measured,
+    running: o.Running,
+    out: o.Output,
 ) -> None:
     """One replica under a stream of requests: p50, p95 and p99 of TTFT, TPOT and the whole request."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    coming = p.asked_traffic(rate, trace, traffic, prompt, output_tokens, cached, reasoning_tokens, arrival_cv, prompt_cv, output_cv)
-    plan = c.deployment(
-        found,
-        hardware,
-        weights=weights,
-        kv_dtype=kv_dtype,
-        tp=tp,
-        pp=pp,
-        ep=ep,
-        reserve=reserve,
-        engine=engine,
-        memory_utilization=memory_utilization,
-    )
+    found = c.chosen(which)
+    coming = p.asked_traffic(arriving)
+    plan = c.placed(found, place, running)
     service = planning.Service(
         coming,
-        c.duration(max_ttft, "max-ttft"),
-        c.duration(max_tpot, "max-tpot"),
-        c.percentile(percentile),
-        mfu=c.fraction(mfu, "mfu"),
-        mbu=c.fraction(mbu, "mbu"),
-        chunk=c.count_or_zero(chunk, "chunk"),
-        max_batch=c.whole_number(max_batch, "max-batch", most=100_000),
-        simulated=c.whole_number(requests, "requests", least=10),
-        seed=c.whole_number(seed, "seed", least=0),
+        limits.max_ttft,
+        limits.max_tpot,
+        limits.percentile,
+        mfu=steps.mfu,
+        mbu=steps.mbu,
+        chunk=steps.chunk,
+        max_batch=steps.max_batch,
+        simulated=steps.requests,
+        seed=arriving.seed,
     )
     one = planning.replica(found, plan, service, coming.sample())
     if not one.memory_batch:
@@ -169,9 +142,9 @@ def simulate(
         verdict=broken is None and steady.batch is not None,
         absent=(("", "every answer is a single token"),),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False, check=check)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("simulate", epilog=EXAMPLES)(c.estimating(simulate))
+    app.command("simulate", epilog=EXAMPLES)(o.command(simulate))
