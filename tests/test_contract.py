@@ -446,7 +446,7 @@ def test_every_null_has_its_reason(line: str, capsys: pytest.CaptureFixture[str]
 def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--engine", "vllm", "--reserve", "2GB", "--memory-utilization", "0.5", "--check")
     warnings = ask(capsys, "prefill", "-m", LLAMA, *H100, *given)["warnings"]
-    assert warnings == [f"{name}: prefill makes no use of it" for name in ("engine", "memory-utilization", "reserve", "check")]
+    assert sorted(warnings) == [f"{name}: prefill makes no use of it" for name in ("check", "engine", "memory-utilization", "reserve")]
     assert "ctx: prefix makes no use of it" in ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "-c", "2k")["warnings"]
     assert "tp: layouts makes no use of it" in ask(capsys, "layouts", "-m", LLAMA, "-d", "2x h100-sxm", "--tp", "2")["warnings"]
     four = ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "--batch", "4")
