@@ -26,6 +26,8 @@ class Format:
     kv: bool = False
     weights: bool = True
     note: str = ""
+    whole_file: bool = False
+    """Whether the bits are those of a file's average weight, its embedding and head among them, as a GGUF type's are."""
 
     @property
     def bytes(self) -> float:
@@ -63,9 +65,12 @@ def _rows() -> list[Format]:
     origin = {"q3_k_m": "GGUF mix: 3.74 GiB of Llama-3-8B (llama.cpp tools/quantize/quantize.cpp); the README has no such row"}
     caches = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}
     gguf = [
-        Format(name, bits, kv=name in caches, note="GGUF block" if name in pure else origin.get(name, f"GGUF mix, average bits ({_GGUF})"))
+        Format(
+            name, bits, kv=name in caches, whole_file=True,
+            note="GGUF block" if name in pure else origin.get(name, f"GGUF mix, average bits ({_GGUF})"),
+        )
         for name, bits in blocks.items()
-    ]
+    ]  # fmt: skip
     return plain + gguf
 
 

@@ -40,6 +40,8 @@ class Band:
     rows: int
     models: int
     words: str
+    unmeasured: str = ""
+    """What the own class lacks, where a wider one's range stands for it."""
 
 
 @cache
@@ -126,8 +128,9 @@ def band(of_what: str, model: Model, plan: Deployment, bands: dict[str, Any] | N
     else:
         low, high, why = near["widest_low"] / STRANGE, near["widest_high"] * STRANGE, "no rows"
     width = "the" if own else "wider than the"
-    said = f"{why} of {sort} measured on {where}, so the range is {width} wide one of all {near['rows']} rows of {name}"
-    return Band(low, high, near["rows"], near["models"], f"{said}, ×{low:.2f}–{high:.2f}")
+    lacks = f"{why} of {sort} measured on {where}"
+    said = f"{lacks}, so the range is {width} wide one of all {near['rows']} rows of {name}"
+    return Band(low, high, near["rows"], near["models"], f"{said}, ×{low:.2f}–{high:.2f}", lacks)
 
 
 def nearby(model: Model, plan: Deployment) -> str:

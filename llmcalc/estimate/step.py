@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import layout, rates, terms
+from llmcalc.errors import UsageError, printable
+from llmcalc.estimate import layout, memory, rates, terms
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving, time
@@ -19,6 +20,10 @@ RUNNING = 2048
 """Sequences that a serving engine runs at most, on each rank group."""
 
 
+METHODS = ("napkin", "roofline", "expected")
+"""The textbook's whole-model time; operator by operator, which no engine beats; measured rates and fixed costs, with a range."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timed:
     """A time in one reading, its range (of a textbook's reading the time itself), what is behind the range in words, and its terms."""
@@ -28,6 +33,8 @@ class Timed:
     high: Any
     words: str = ""
     terms: dict[str, Figure] = field(default_factory=dict)
+    unmeasured: str = ""
+    """Why the range is a wider class's, where the own class has too few measured rows."""
 
     @property
     def mid_s(self) -> Any:
@@ -54,12 +61,19 @@ def step(model: Model, plan: Deployment, work: Workload, method: str, parts: dic
     `method`: napkin, roofline, or expected, which with `work.prompt` and `work.output` is the mean step while others' prompts are read.
     `parts`: the step's terms, where they are known already. Errors: unknown-method.
     """
+    check(method)
     if parts is None:
-        parts = terms.step_terms(model, plan, work, "napkin" if method == "expected" else method)
+        parts = terms.step_terms(model, plan, work, "roofline" if method == "roofline" else "napkin")
     if method == "expected":
         return _expected(model, plan, work, parts)
     length = napkin_time(parts) if method == "napkin" else roofline_time(parts)
     return Timed(length, length.value, length.value, terms=parts)
+
+
+def check(method: str) -> None:
+    """Errors: unknown-method."""
+    if method not in METHODS:
+        raise UsageError("unknown-method", f"{printable(method, 40)!r} is not a method", f"use one of {', '.join(METHODS)}")
 
 
 def napkin_time(parts: dict[str, Figure], name: str = "step_time_s") -> Figure:
@@ -74,15 +88,9 @@ def napkin_time(parts: dict[str, Figure], name: str = "step_time_s") -> Figure:
     )
 
 
-def roofline_time(parts: dict[str, Figure]) -> Figure:
-    """The sum of a step's operators."""
-    return total("step_time_s", "s", (parts["gemms_s"], parts["attention_s"], parts["communication_s"]))
-
-
-def ranged(of_what: str, mid: Figure, model: Model, plan: Deployment) -> Timed:
-    """A time with its band."""
-    found = rates.band(of_what, model, plan)
-    return Timed(mid, mid.value * found.low, mid.value * found.high, found.words + rates.nearby(model, plan))
+def roofline_time(parts: dict[str, Figure], name: str = "step_time_s") -> Figure:
+    """The sum of the operators of a step or a prompt: no engine beats it."""
+    return total(name, "s", (parts["gemms_s"], parts["attention_s"], parts["communication_s"]))
 
 
 def step_inputs(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure]) -> dict[str, Figure]:
@@ -140,10 +148,11 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
     one, many = (rates.band(name, model, plan) for name in step_classes(plan, work))
     single = work.batch == 1  # of an array, each
     low, high = many.low + (one.low - many.low) * single, many.high + (one.high - many.high) * single
-    words = one.words
+    words, unmeasured = one.words, one.unmeasured
     if hasattr(single, "__array__") or not single:
+        unmeasured = many.unmeasured
         words = many.words + ("" if shaped(plan, work) else ", others' prompts between the steps included: their shape is not given")
-    return Timed(mid, mid.value * low, mid.value * high, words + rates.nearby(model, plan), parts)
+    return Timed(mid, mid.value * low, mid.value * high, words + rates.nearby(model, plan), parts, unmeasured)
 
 
 def beside(
@@ -241,10 +250,46 @@ def _activations(model: Model, plan: Deployment, tokens: int) -> Figure:
     )
 
 
+def added(model: Model, plan: Deployment, tokens: int, start: int = 0) -> Figure:
+    """What reading `tokens` of a prompt behind its first `start` adds to a step of decoding sequences, as an engine is expected to. [s]
+
+    The term that the mean step of a busy server sums. value None without a compute rate.
+    """
+    busy = reading(model, plan, start + tokens, start)
+    share = rates.constants("step", plan).get("interruption_share")
+    if busy.value is None or share is None:
+        return busy
+    return Figure("added_s", busy.value * share.value, "s", f"{share.origin}: a share of reading alone", None, (busy, share))
+
+
 def ttft(
-    model: Model, plan: Deployment, prompt: int, cached: int = 0, others: int = 0, parts: dict[str, Figure] | None = None
+    model: Model,
+    plan: Deployment,
+    prompt: int,
+    cached: int = 0,
+    others: int = 0,
+    parts: dict[str, Figure] | None = None,
+    method: str = "expected",
 ) -> Timed | None:
-    """Time to the first token beside `others` sequences; None without a compute rate. `parts`: its terms."""
+    """Time to the first token of a prompt; None without a compute rate. `parts`: its terms.
+
+    napkin, roofline: on an idle replica. expected: beside `others` sequences, whose prompts are read, too.
+    """
+    check(method)
+    if method == "roofline":
+        if any(terms.compute_rate(plan.device, fmt).value is None for fmt in (plan.weights, memory.compute_format(model)[0])):
+            return None
+        parts = terms.prompt_operators(model, plan, prompt, cached)
+        mid = roofline_time(parts, "ttft_s")
+        return Timed(mid, mid.value, mid.value, terms=parts)
+    parts = parts or terms.prompt_terms(model, plan, prompt, cached)
+    if method == "expected":
+        return _expected_ttft(model, plan, prompt, cached, others, parts)
+    mid = first_token(prompt_time(parts), plan, 1)
+    return None if mid.value is None else Timed(mid, mid.value, mid.value, terms=parts)
+
+
+def _expected_ttft(model: Model, plan: Deployment, prompt: int, cached: int, others: int, parts: dict[str, Figure]) -> Timed | None:
     busy = reading(model, plan, prompt, cached, parts)
     if busy.value is None:
         return None
@@ -260,7 +305,8 @@ def ttft(
         tokens=Figure("tokens", tokens, "tokens", "`prompt`"),
         **{name: given[name] for name in ("waiting_share", "layer_s", "token_s", "request_s")},
     )
-    return ranged("prompt", mid, model, plan)
+    found = rates.band("prompt", model, plan)
+    return Timed(mid, mid.value * found.low, mid.value * found.high, found.words + rates.nearby(model, plan), parts, found.unmeasured)
 
 
 def running(model: Model, plan: Deployment, prompt: int, output: int) -> float:

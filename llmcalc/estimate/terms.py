@@ -7,9 +7,9 @@ operators, each at its own intensity. They share every byte count.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from llmcalc.architecture import Entry, Model
+from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
 from llmcalc.estimate import layout, memory, talk
@@ -88,7 +88,7 @@ def step_terms(model: Model, plan: Deployment, work: Workload, method: str = "na
     if method == "napkin":
         found.update(_napkin(model, plan, work, batch, w, p, tp))
     else:
-        found.update(_roofline(model, plan, work, batch, ctx, w, p))
+        found.update(_roofline(model, plan, work, batch, ctx, w))
     return found
 
 
@@ -144,27 +144,46 @@ def read_bytes(plan: Deployment, dense: Figure, experts: Figure | None) -> Figur
     return dense if experts is None else total("weight_read_bytes", "B", (dense, experts))
 
 
-def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx: Figure, w: Figure, p: Figure) -> dict[str, Figure]:
-    """The GEMMs one by one, the head, the attention of each kind; weights that quantisers leave alone stay at 16 bits."""
+class Operator(NamedTuple):
+    """One weight's GEMM in every layer that has it, its arithmetic alone (None: a norm multiplies nothing), and the bytes of one."""
+
+    each: Figure
+    times: Figure
+    product: Figure | None
+    stored: Figure
+    routed: bool
+
+
+def weight_bits(model: Model, plan: Deployment, index: int, weight: Weight, head: bool) -> Format:
+    """The format that a weight is read in: a checkpoint's own; of a named format, 16 bits where quantisers leave weights alone.
+
+    A GGUF file's bits are an average over its head, too.
+    """
+    if isinstance(plan.weights, Checkpoint):
+        return plan.weights.of(index)
     plain = memory.compute_format(model)[0]
-    p16 = compute_rate(plan.device, plain)
-    if p.value is None or p16.value is None:
+    kept_16 = head or weight.part in ("head", "norms", "router") or weight.columns == 1
+    return plain if kept_16 and plan.weights.bits < plain.bits and not plan.weights.whole_file else plan.weights
+
+
+def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages: int = 1, ends: int | None = None) -> list[Operator]:
+    """The GEMMs of `batch` tokens in one group, of which `met` meet in a mixture, dealt over `stages` × tp ranks.
+
+    `ends`: tokens that need the head; None: all of them. Errors: no-compute-rate.
+    """
+    w, plain = bandwidth(plan.device), memory.compute_format(model)[0]
+    if compute_rate(plan.device, plan.weights).value is None or compute_rate(plan.device, plain).value is None:
         raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "use `method=napkin`")
     width = Figure("bytes_per_value", layout.ACTIVATION_BYTES, "B", "16-bit activations")
-    gemms: list[Figure] = []
-    products: list[Figure] = []
-    dense = routed = 0.0
+    found = []
     for index, (layers, weight) in enumerate(model_weights(model)):
         head = model.stack.tied and weight in model.stack.embedding[:1]
         if weight.part in ("embedding", "positions", "encoder") and not head:
             continue  # a row is looked up; an encoder has run before
-        kept_16 = head or weight.part in ("head", "norms", "router") or weight.columns == 1
-        fmt, rate = (plain, p16) if kept_16 and plan.weights.bits < plain.bits else (plan.weights, p)
-        if isinstance(plan.weights, Checkpoint):
-            fmt = plan.weights.of(index)
-            rate = compute_rate(plan.device, fmt)
+        fmt = weight_bits(model, plan, index, weight, head)
+        rate = compute_rate(plan.device, fmt)
         chosen = layout.routed(weight)
-        spread = plan.tp * plan.dp if chosen else plan.tp
+        spread = stages * plan.tp * (plan.dp if chosen else 1)
         ranks = Figure("devices", spread, "", layout.LAYOUT)
         bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
         params = Figure("params", weight.rows * weight.columns, "params", f"{weight.rows} × {weight.columns}")
@@ -172,7 +191,7 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
             touched = time.distinct_experts.of(
                 experts=Figure("experts", weight.copies, "", memory.CONFIG),
                 top_k=Figure("top_k", weight.active, "", memory.CONFIG),
-                tokens=Figure("tokens", together(plan, work), "tokens", batch.origin),
+                tokens=Figure("tokens", met, "tokens", batch.origin),
             )
             stored = f.expert_read_bytes.of(params_per_expert=params, distinct_experts=touched, bits_per_weight=bits)
         else:
@@ -180,10 +199,11 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
             stored = f.weight_bytes.of(params=every, bits_per_weight=bits)
         times = Figure("layers", layers * weight.uses, "", memory.CONFIG)
         if weight.columns == 1:  # a norm or a bias is applied while its neighbour's output passes by: no traffic of its own
-            each = time.read_s.of(bytes_read=stored, bandwidth_bytes_per_s=w, devices=ranks)
+            each, product = time.read_s.of(bytes_read=stored, bandwidth_bytes_per_s=w, devices=ranks), None
         else:
             origin = f"{batch.origin} × top_k" if chosen else batch.origin
-            tokens = Figure("tokens", batch.value * weight.active * (plan.dp if chosen else 1), "tokens", origin)
+            number = batch.value if ends is None or not (head or weight.part == "head") else ends
+            tokens = Figure("tokens", number * weight.active * (plan.dp if chosen else 1), "tokens", origin)
             values = Figure("values_in_and_out", weight.rows + (0 if weight.name.endswith(FUSED) else weight.columns), "", params.origin)
             flops = compute.dense_flops.of(params=params, tokens=tokens)
             each = time.operator_s.of(
@@ -192,25 +212,28 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
                 bandwidth_bytes_per_s=of_ranks(w, spread),
                 flops_per_s=of_ranks(rate, spread),
             )
-            product = time.work_s.of(work_flops=flops, flops_per_s=rate, devices=ranks)
-            products.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=product))
-        gemms.append(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=each))
-        if chosen:
-            routed = routed + times.value * stored.value
-        else:
-            dense = dense + times.value * stored.value
+            alone = time.work_s.of(work_flops=flops, flops_per_s=rate, devices=ranks)
+            product = time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=alone)
+        found.append(Operator(time.repeated_s.of(as_name=f"{weight.name}_s", times=times, each_s=each), times, product, stored, chosen))
+    return found
+
+
+def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx: Figure, w: Figure) -> dict[str, Figure]:
+    """The GEMMs one by one, the head, the attention of each kind; weights that quantisers leave alone stay at 16 bits."""
+    found = operators(model, plan, batch, together(plan, work))
+    dense, routed = (sum((one.times.value * one.stored.value for one in found if one.routed is chosen), 0.0) for chosen in (False, True))
     experts = Figure("expert_read_bytes", routed, "B", "experts that the step touches, at their formats")
     once = Figure("dense_read_bytes", dense, "B", "every other weight that a step touches, at their formats")
     tp, ranks = (Figure("devices", count, "", layout.LAYOUT) for count in (plan.tp, plan.tp * plan.dp))
     read = time.read_s.of(as_name="dense_read_s", bytes_read=once, bandwidth_bytes_per_s=w, devices=tp)
     from_experts = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
-    mixture = any(layout.routed(weight) for _, weight in model_weights(model))
+    mixture = any(one.routed for one in found)
     return {
         "weight_read_bytes": read_bytes(plan, once, experts if mixture else None),
         "weight_read_s": total("weight_read_s", "s", (read, from_experts)) if mixture else replace(read, name="weight_read_s"),
-        "compute_s": total("compute_s", "s", tuple(products)),
-        "gemms_s": total("gemms_s", "s", tuple(gemms)),
-        "attention_s": _attention(model, plan, ctx, batch, w, p16),
+        "compute_s": total("compute_s", "s", tuple(one.product for one in found if one.product is not None)),
+        "gemms_s": total("gemms_s", "s", tuple(one.each for one in found)),
+        "attention_s": _attention(model, plan, ctx, batch, w, compute_rate(plan.device, memory.compute_format(model)[0])),
     }
 
 
@@ -309,16 +332,16 @@ def entry_reach(entry: Entry) -> int | None:
 
 def attention_flops(model: Model, prompt: Figure, cached: Figure) -> Figure:
     """Scores and mixing of a prompt behind its cached prefix, over all layers."""
-    scores = [
-        compute.prefill_attention_flops.of(
-            layers=Figure("layers", layers, "", memory.CONFIG),
-            flops_per_pair=Figure("flops_per_pair", entry.prefill_flops or entry.flops, "FLOP", memory.CONFIG),
-            pairs=attention_pairs(entry, prompt, cached),
-        )
-        for mixer, layers in memory.mixers(model)
-        for entry in mixer.entries
-    ]
+    scores = [_scores(entry, layers, prompt, cached) for mixer, layers in memory.mixers(model) for entry in mixer.entries]
     return total("attention_flops", "FLOP", tuple(scores))
+
+
+def _scores(entry: Entry, layers: int, prompt: Figure, cached: Figure) -> Figure:
+    return compute.prefill_attention_flops.of(
+        layers=Figure("layers", layers, "", memory.CONFIG),
+        flops_per_pair=Figure("flops_per_pair", entry.prefill_flops or entry.flops, "FLOP", memory.CONFIG),
+        pairs=attention_pairs(entry, prompt, cached),
+    )
 
 
 def prompt_terms(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int = 0) -> dict[str, Figure]:
@@ -364,6 +387,34 @@ def prompt_terms(model: Model, plan: Deployment, prompt_tokens: int, cached_toke
         "attention_s": worked("attention_s", attention, p16),
         "weight_read_s": read,
         "kv_read_s": time.read_s.of(as_name="kv_read_s", bytes_read=prefix, bandwidth_bytes_per_s=w, devices=ranks),
+        "communication_s": talk.communication(model, plan, new.value),
+    }
+
+
+def prompt_operators(model: Model, plan: Deployment, prompt_tokens: int, cached_tokens: int = 0) -> dict[str, Figure]:
+    """The operators of a prompt: GEMMs one by one, the head for its last token, attention of each kind behind the cached prefix.
+
+    Nothing waits: stages of a pipeline are all busy, and the prompt's own keys and values never leave the chip. Errors: no-compute-rate.
+    """
+    new = Figure("tokens", prompt_tokens - cached_tokens, "tokens", "`prompt` less `cached`")
+    cached = Figure("cached_tokens", cached_tokens, "tokens", "`cached`")
+    found = operators(model, plan, new, new.value * plan.dp, stages=plan.pp, ends=1)
+    ranks = plan.tp * plan.pp
+    w, p16 = bandwidth(plan.device), compute_rate(plan.device, memory.compute_format(model)[0])
+    kernels = tuple(
+        time.operator_s.of(
+            as_name=f"{mixer.kind}_attention_s",
+            bytes_moved=layout.entry_bytes(mixer, entry, layers, plan, layout.entries_read(entry, cached)),
+            work_flops=_scores(entry, layers, new, cached),
+            bandwidth_bytes_per_s=of_ranks(w, ranks),
+            flops_per_s=of_ranks(p16, ranks),
+        )
+        for mixer, layers in memory.mixers(model)
+        for entry in mixer.entries
+    )
+    return {
+        "gemms_s": total("gemms_s", "s", tuple(one.each for one in found)),
+        "attention_s": total("attention_s", "s", kernels),
         "communication_s": talk.communication(model, plan, new.value),
     }
 
