@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from llmcalc.config import Config
 from llmcalc.figures import Formula
+
+Part = Literal[
+    "embedding", "positions", "attention", "indexer", "state", "mlp", "experts", "shared experts", "router", "norms", "head", "mtp",
+    "encoder", "vision", "audio", "projector",
+]  # fmt: skip
+StateDtype = Literal["model", "fp32"]
+NormStyle = Literal["rms", "layer", "layer-nobias", "none"]
 
 
 class Weight(NamedTuple):
     """`copies` matrices of [rows, columns] (columns 1: a vector), of which a token uses `active`; `uses`: layers that share it."""
 
     name: str
-    part: str
+    part: Part
     rows: int
     columns: int = 1
     copies: int = 1
@@ -33,23 +40,28 @@ class Weight(NamedTuple):
         return self.rows * self.columns * self.active
 
 
-def linear(name: str, part: str, out: int, into: int, bias: bool = False, copies: int = 1, active: int | None = None) -> tuple[Weight, ...]:
+def linear(
+    name: str, part: Part, out: int, into: int, bias: bool = False, copies: int = 1, active: int | None = None
+) -> tuple[Weight, ...]:
     """A weight matrix [out, into], and its bias."""
     used = copies if active is None else active
     matrix = Weight(name, part, out, into, copies, used)
     return (matrix, Weight(f"{name}.bias", part, out, 1, copies, used)) if bias else (matrix,)
 
 
-def norm(name: str, width: int, style: str = "rms") -> tuple[Weight, ...]:
+_NORM_VECTORS: dict[NormStyle, int] = {"rms": 1, "layer-nobias": 1, "layer": 2, "none": 0}
+
+
+def norm(name: str, width: int, style: NormStyle = "rms") -> tuple[Weight, ...]:
     """A normalisation: "rms" and "layer-nobias" have one vector, "layer" two, "none" none."""
-    vectors = {"rms": 1, "layer-nobias": 1, "layer": 2, "none": 0}[style]
+    vectors = _NORM_VECTORS[style]
     return tuple(Weight(f"{name}{suffix}", "norms", width) for suffix in ("", ".bias")[:vectors])
 
 
 class Span(NamedTuple):
     """How far a layer looks back: everything, a window, or the chunk it is in."""
 
-    kind: str
+    kind: Literal["full", "window", "chunked"]
     tokens: int | None = None
 
 
@@ -80,7 +92,7 @@ class State(NamedTuple):
     name: str
     formula: Formula
     args: tuple[tuple[str, int], ...]
-    dtype: str
+    dtype: StateDtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +200,7 @@ def decoder(
     attention: MixerAt,
     mlp: MlpAt,
     *,
-    norm_style: str = "rms",
+    norm_style: NormStyle = "rms",
     norms: int | Callable[[int], int] = 2,
     layers: int | None = None,
     hidden: int | None = None,

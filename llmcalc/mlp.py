@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from llmcalc.architecture import Mlp, Weight, linear
+from llmcalc.architecture import Mlp, Part, Weight, linear
 from llmcalc.config import Config
 
 
-def dense(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, part: str = "mlp") -> Mlp:
+def dense(hidden: int, inner: int, *, gated: bool = True, bias: bool = False, part: Part = "mlp") -> Mlp:
     """Two matrices, or three when gated. A `part` other than "mlp" names shared experts and the like."""
     return Mlp(_matrices(part, hidden, inner, gated, bias))
 
 
 def _matrices(
-    part: str, hidden: int, inner: int, gated: bool, bias: bool, copies: int = 1, active: int = 1, prefix: str = "mlp"
+    part: Part, hidden: int, inner: int, gated: bool, bias: bool, copies: int = 1, active: int = 1, prefix: str = "mlp"
 ) -> tuple[Weight, ...]:
     weights = linear(f"{prefix}.gate_proj", part, inner, hidden, bias, copies, active) if gated else ()
     weights += linear(f"{prefix}.up_proj", part, inner, hidden, bias, copies, active)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from llmcalc.architecture import Attention, Entry, Weight, linear, norm
+from llmcalc.architecture import Attention, Entry, Part, Weight, linear, norm
 from llmcalc.attention.mla import Index
 from llmcalc.formulas.memory import index_bytes_per_token, single_head_bytes_per_token
 
@@ -24,7 +24,7 @@ class Dims(NamedTuple):
     window: int
 
 
-def compressor(hidden: int, dim: int, ratio: int, *, overlap: bool, part: str, name: str) -> tuple[Weight, ...]:
+def compressor(hidden: int, dim: int, ratio: int, *, overlap: bool, part: Part, name: str) -> tuple[Weight, ...]:
     """Makes one entry of `ratio` tokens; where the groups overlap, every projection is twice as wide."""
     width = dim * (2 if overlap else 1)
     weights = linear(f"{name}.kv_proj", part, width, hidden) + linear(f"{name}.gate_proj", part, width, hidden)

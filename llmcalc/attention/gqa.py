@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from llmcalc.architecture import FULL, Attention, Entry, Span, Weight, linear
 from llmcalc.config import Config
@@ -98,7 +99,7 @@ def uniform(
     c: Config,
     *,
     biases: str = "",
-    qk_norm: str | None = None,
+    qk_norm: Literal["head", "full"] | None = None,
     spans: Sequence[Span] | None = None,
     gate: bool = False,
     sinks: bool = False,

@@ -7,7 +7,7 @@ like attention); convolutions, decays, time steps and skips are "state".
 
 from __future__ import annotations
 
-from llmcalc.architecture import Attention, State, Weight, linear, norm
+from llmcalc.architecture import Attention, State, StateDtype, Weight, linear, norm
 from llmcalc.formulas.memory import conv_state_elements, ssm_state_elements, vector_state_elements
 
 
@@ -16,12 +16,12 @@ def conv(channels: int, kernel: int, name: str = "conv") -> State:
     return State(name, conv_state_elements, (("channels", channels), ("kernel", kernel)), "model")
 
 
-def matrix(heads: int, head_dim: int, state_dim: int, dtype: str = "fp32", name: str = "recurrent") -> State:
+def matrix(heads: int, head_dim: int, state_dim: int, dtype: StateDtype = "fp32", name: str = "recurrent") -> State:
     """One head_dim × state_dim matrix per head."""
     return State(name, ssm_state_elements, (("heads", heads), ("head_dim", head_dim), ("state_dim", state_dim)), dtype)
 
 
-def vectors(number: int, width: int, dtype: str, name: str = "recurrent") -> State:
+def vectors(number: int, width: int, dtype: StateDtype, name: str = "recurrent") -> State:
     """A few vectors per layer."""
     return State(name, vector_state_elements, (("vectors", number), ("width", width)), dtype)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llmcalc.architecture import FULL, Attention, Mlp, Span, Stack, Weight, decoder, linear, norm
+from llmcalc.architecture import FULL, Attention, Mlp, NormStyle, Span, Stack, Weight, decoder, linear, norm
 from llmcalc.attention import gqa, recurrent
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.errors import ConfigError, printable
@@ -230,7 +230,7 @@ def molmo(c: Config) -> Stack:
     kind = c.text("layer_norm_type", default="rms")
     if kind not in ("rms", "default"):
         raise c.fail("layer_norm_type", kind, "rms or default")
-    style = "rms" if kind == "rms" else "layer"
+    style: NormStyle = "rms" if kind == "rms" else "layer"
     tied = c.flag("weight_tying")
     return decoder(
         c,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmcalc.architecture import FULL, Attention, Mlp, Span, Stack, Weight, always, decoder, linear, norm
+from llmcalc.architecture import FULL, Attention, Mlp, NormStyle, Span, Stack, Weight, always, decoder, linear, norm
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
@@ -305,7 +305,7 @@ def mpt(c: Config) -> Stack:
     kinds = ("layernorm", "low_precision_layernorm", "rmsnorm", "low_precision_rmsnorm")
     if kind not in kinds:
         raise c.fail("norm_type", kind, f"one of {', '.join(kinds)}")
-    style = "rms" if "rms" in kind else "layer" if bias else "layer-nobias"
+    style: NormStyle = "rms" if "rms" in kind else "layer" if bias else "layer-nobias"
     attn = c.block("attn_config", "mpt") or Config({}, "mpt", "attn_config")
     kv = _mpt_kv_heads(attn, query)
     gqa.check_groups(c, query, kv)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
-from llmcalc.architecture import FULL, Mlp, Span, Stack, Weight, always, decoder, every, layer_types, linear, spans
+from llmcalc.architecture import FULL, Mlp, NormStyle, Span, Stack, Weight, always, decoder, every, layer_types, linear, spans
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.families import family
@@ -102,7 +103,7 @@ def muse_glimmer(c: Config) -> Stack:
 @family("molmo2_text")
 def molmo2(c: Config) -> Stack:
     """Qwen3 with further rows of the table for image tokens, which the head lacks."""
-    kinds = {"qwen3": "head", "olmo": "full"}
+    kinds: dict[str, Literal["head", "full"]] = {"qwen3": "head", "olmo": "full"}
     kind = c.text("qk_norm_type")
     if kind not in kinds:
         raise c.fail("qk_norm_type", kind, "qwen3 or olmo")
@@ -126,7 +127,7 @@ def chameleon(c: Config) -> Stack:
 @family("arcee", "jais2", "cosmos3_edge_text")
 def arcee(c: Config) -> Stack:
     """Llama with a squared-ReLU MLP of two matrices; Jais 2 normalises with a bias."""
-    style = "layer" if c.model_type == "jais2" else "rms"
+    style: NormStyle = "layer" if c.model_type == "jais2" else "rms"
     return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c, gate=False), norm_style=style)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from llmcalc.architecture import Attention, Stack, Weight, decoder, every, layer_types, linear, norm, spans
+from llmcalc.architecture import Attention, NormStyle, Stack, Weight, decoder, every, layer_types, linear, norm, spans
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config, leftovers
 from llmcalc.errors import ConfigError, printable
@@ -40,7 +40,7 @@ def encoder(weights: Iterable[Weight], layers: int = 1) -> tuple[Weight, ...]:
     return tuple(w._replace(name=f"encoder.{w.name}", part="encoder", copies=layers, active=layers) for w in weights)
 
 
-def norms(number: int, width: int, style: str) -> tuple[Weight, ...]:
+def norms(number: int, width: int, style: NormStyle) -> tuple[Weight, ...]:
     """So many norms."""
     return norm("norm", width, style) * number
 

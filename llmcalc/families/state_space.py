@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmcalc.architecture import Attention, Mlp, Stack, Weight, decoder, linear, norm
+from llmcalc.architecture import Attention, Mlp, NormStyle, Stack, Weight, decoder, linear, norm
 from llmcalc.attention import gqa, recurrent
 from llmcalc.config import Config
 from llmcalc.families import family
@@ -551,7 +551,7 @@ def xlstm(c: Config) -> Stack:
         weights += linear(f"mlstm_layer.{name}", "attention", out, hidden, bias)
     for name in ("igate_preact", "fgate_preact"):
         weights += linear(f"mlstm_layer.{name}", "attention", heads, hidden, True)
-    style = "layer" if bias else "rms"
+    style: NormStyle = "layer" if bias else "rms"
     weights += norm("mlstm_layer.multihead_norm", values, style)
     weights += linear("mlstm_layer.out_proj", "attention", hidden, values, bias)
     mixer = recurrent.build(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from llmcalc.architecture import Weight
+from llmcalc.architecture import Part, Weight
 from llmcalc.config import MOST, Config, class_defaults
 
 Weights = tuple[Weight, ...]
@@ -130,28 +130,28 @@ def channels(c: Config, key: str = "in_channels") -> int:
     return number
 
 
-def lin(name: str, out: int, into: int, bias: bool = True, part: str = "vision") -> Weights:
+def lin(name: str, out: int, into: int, bias: bool = True, part: Part = "vision") -> Weights:
     """A matrix [out, into], by default with a bias."""
     matrix = Weight(name, part, out, into)
     return (matrix, Weight(f"{name}.bias", part, out)) if bias else (matrix,)
 
 
-def vec(name: str, width: int, part: str = "vision") -> Weights:
+def vec(name: str, width: int, part: Part = "vision") -> Weights:
     """One vector."""
     return (Weight(name, part, width),)
 
 
-def table(name: str, rows: int, width: int, part: str = "vision") -> Weights:
+def table(name: str, rows: int, width: int, part: Part = "vision") -> Weights:
     """Learned positions or queries."""
     return (Weight(name, part, rows, width),)
 
 
-def rms(*names: str, width: int, part: str = "vision") -> Weights:
+def rms(*names: str, width: int, part: Part = "vision") -> Weights:
     """Norms of one vector."""
     return tuple(Weight(name, part, width) for name in names)
 
 
-def ln(*names: str, width: int, part: str = "vision") -> Weights:
+def ln(*names: str, width: int, part: Part = "vision") -> Weights:
     """LayerNorms: a weight and a bias."""
     return tuple(Weight(f"{name}{half}", part, width) for name in names for half in ("", ".bias"))
 
@@ -178,7 +178,7 @@ def mlp(width: int, inner: int, bias: bool = True) -> Weights:
     return lin("fc1", inner, width, bias) + lin("fc2", width, inner, bias)
 
 
-def glu(width: int, inner: int, bias: bool = False, out: int | None = None, part: str = "vision") -> Weights:
+def glu(width: int, inner: int, bias: bool = False, out: int | None = None, part: Part = "vision") -> Weights:
     """Three matrices."""
     return (
         lin("gate_proj", inner, width, bias, part)
@@ -192,7 +192,7 @@ def repeat(count: int, weights: Iterable[Weight]) -> Weights:
     return tuple(w._replace(copies=w.copies * count, active=w.active * count) for w in weights) if count else ()
 
 
-def within(part: str, weights: Iterable[Weight]) -> Weights:
+def within(part: Part, weights: Iterable[Weight]) -> Weights:
     """These weights as that part of the model."""
     return tuple(w._replace(part=part) for w in weights)
 
