@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from keyword import iskeyword
 from typing import Any, TypeVar, dataclass_transform
 
 
@@ -24,7 +25,7 @@ ABSENT = Absent.ABSENT
 class Words:
     """How a field is called and shown."""
 
-    label: str = ""
+    label: str | None = None
     unit: str = ""
     note: str = ""
     """Beside its value, for people."""
@@ -37,7 +38,7 @@ class Words:
 
 
 def field(
-    label: str = "",
+    label: str | None = None,
     unit: str = "",
     note: str = "",
     *,
@@ -59,16 +60,20 @@ class Answer(Mapping[str, Any]):
     __slots__ = ()
 
     def __getitem__(self, key: str) -> Any:
-        value = getattr(self, key, ABSENT) if key in words(type(self)) else ABSENT
+        value = getattr(self, _attribute(key)) if key in words(type(self)) else ABSENT
         if value is ABSENT:
             raise KeyError(key)
         return value
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in words(type(self)) if getattr(self, key) is not ABSENT)
+        return (key for key in words(type(self)) if getattr(self, _attribute(key)) is not ABSENT)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _attribute(key: str) -> str:
+    return f"{key}_" if iskeyword(key) else key
 
 
 _WORDS: dict[type[Answer], dict[str, Words]] = {}
@@ -80,10 +85,10 @@ A = TypeVar("A", bound=Answer)
 
 
 def words(kind: type[Answer]) -> dict[str, Words]:
-    """The words of every field, in order."""
+    """The words of every JSON key, in order; a field that would be a word of Python ends in an underscore."""
     if kind not in _WORDS:
-        named = {one.name: one.metadata["words"] for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
-        _WORDS[kind] = {key: said if said.label else dataclasses.replace(said, label=key) for key, said in named.items()}
+        named = {one.name.rstrip("_"): one.metadata["words"] for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        _WORDS[kind] = {key: said if said.label is not None else dataclasses.replace(said, label=key) for key, said in named.items()}
     return _WORDS[kind]
 
 

@@ -10,7 +10,8 @@ from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmcalc.estimate import Estimate
+    from llmcalc.estimate import Answered, Estimate
+    from llmcalc.estimate.memory import Kv, KvLayers, Part, Weights
     from llmcalc.plan import Deployment
     from llmcalc.sources import Source
 
@@ -89,14 +90,14 @@ def deploy(
     return plan
 
 
-def estimate_kv(model: Model, *, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Estimate:
+def estimate_kv(model: Model, *, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Answered[Kv, KvLayers]:
     """What `llmcalc kv` prints."""
     from llmcalc.estimate import memory
 
     return memory.kv(model, ctx, batch, kv_dtype)
 
 
-def estimate_weights(model: Model, *, weights: str = "auto") -> Estimate:
+def estimate_weights(model: Model, *, weights: str = "auto") -> Answered[Weights, Part]:
     """What `llmcalc weights` prints."""
     from llmcalc.estimate import memory
 

@@ -401,7 +401,7 @@ def described(kind: type[Answer], units: dict[str, str]) -> list[tuple[str, str,
 @functools.cache
 def types(kind: type[Answer]) -> dict[str, Any]:
     """The types of an answer's fields."""
-    return typing.get_type_hints(kind)
+    return {name.rstrip("_"): hint for name, hint in typing.get_type_hints(kind).items()}
 
 
 def optional(kind: type[Answer], key: str) -> bool:
@@ -437,7 +437,7 @@ def of_answer(kinds: list[type[Answer]]) -> dict[str, Any]:
     """The JSON Schema of an answer: the first record always, others where they were asked for; no other key."""
     return {
         "type": "object",
-        "required": [key for key in types(kinds[0]) if not optional(kinds[0], key)],
+        "required": [key for kind in kinds[:1] for key in types(kind) if not optional(kind, key)],
         "properties": {key: of_type(hint) for kind in kinds for key, hint in types(kind).items()},
         "additionalProperties": False,
     }
@@ -448,8 +448,7 @@ def of_commands() -> list[dict[str, Any]]:
     found: dict[str, dict[str, list[Any]]] = {}
     for name in dict.fromkeys((*answers.RESULTS, *answers.ROWS)):
         held = found.setdefault(name.split()[0], {"results": [], "rows": []})
-        if name in answers.RESULTS:
-            held["results"].append(of_answer(answers.RESULTS[name]))
+        held["results"].append(of_answer(answers.RESULTS.get(name, [])))
         held["rows"] += [of_answer([kind]) for kind in answers.ROWS.get(name, [])]
 
     def one(made: list[Any]) -> Any:
@@ -460,7 +459,7 @@ def of_commands() -> list[dict[str, Any]]:
             "if": {"properties": {"command": {"const": command}}, "required": ["results"]},
             "then": {
                 "properties": {
-                    **({"results": one(held["results"])} if held["results"] else {}),
+                    "results": one(held["results"]),
                     **({"rows": {"type": "array", "items": one(held["rows"])}} if held["rows"] else {}),
                 }
             },

@@ -12,6 +12,7 @@ import random
 import re
 import shlex
 from collections.abc import Iterator
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -152,7 +153,7 @@ def promised_keys(answer: dict[str, Any], said: str) -> None:
 
 @functools.cache
 def optional(kind: type[answers.Answer], key: str) -> bool:
-    return answers.Absent in get_args(get_type_hints(kind)[key])
+    return answers.Absent in get_args(get_type_hints(kind)[f"{key}_" if iskeyword(key) else key])
 
 
 def sound(answer: dict[str, Any], said: str) -> None:

@@ -410,7 +410,7 @@ def test_qwen3_8b_by_types(tmp_path: Path) -> None:
     r = compared.results
     assert r["file_bytes_by_dtype"] == {"Q4_K": four * 144 // 256, "Q6_K": six * 210 // 256, "F32": norms * 4}
     assert (r["file_tensor_bytes"], r["file_params"], r["file_difference_bytes"]) == (size, 8_190_735_360, 0)
-    assert r["file_differences"] == [] and r["extra_files"] == []
+    assert r["file_differences"] == () and r["extra_files"] == ()
     assert r["file_bytes"] == (tmp_path / "Qwen3-8B-Q4_K_M.gguf").stat().st_size
     by_part = {row["part"]: row["file_dtypes"] for row in compared.rows}
     assert by_part == {"embedding": "Q4_K", "attention": "Q4_K, Q6_K", "mlp": "Q4_K, Q6_K", "norms": "F32", "head": "Q6_K"}

@@ -116,7 +116,7 @@ def test_a_checkpoint_to_the_byte(tmp_path: Path, shards: int) -> None:
     r = compare(folder(tmp_path / "m", LLAMA, llama(), shards))
     assert (r["file_count"], r["file_params"], r["file_tensor_bytes"]) == (shards, PARAMS, 2 * PARAMS)
     assert (r["file_bytes_by_dtype"], r["file_bits_per_weight"]) == ({"BF16": 2 * PARAMS}, 16)
-    assert (r["file_difference_bytes"], r["file_differences"], r["extra_files"], r["warnings"]) == (0, [], [], ())
+    assert (r["file_difference_bytes"], r["file_differences"], r["extra_files"], r["warnings"]) == (0, (), (), ())
     assert r["file_bytes"] == sum(path.stat().st_size for path in (tmp_path / "m").glob("*.safetensors"))
     assert all(row["params"] == row["file_params"] and row["bytes"] == row["file_bytes"] for row in r["rows"].values())
 

@@ -6,19 +6,61 @@ from typing import Annotated
 
 import typer
 
+from llmcalc.answers import Answer, answer, field
 from llmcalc.commands import common as c
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
-LIST = (
-    Column("hardware", "device"),
-    Column("vendor", "vendor", rank=5),
-    Column("memory_bytes", "memory", "GB"),
-    Column("bandwidth_bytes_per_s", "bandwidth", "B/s"),
-    Column("bf16_flops_per_s", "16-bit", "FLOP/s", rank=1),
-    Column("fp8_flops_per_s", "fp8", "FLOP/s", rank=3),
-    Column("power_w", "power", "W", rank=4),
-    Column("usd_per_hour", "$/h", "usd", rank=2),
-)
+
+@answer("hardware list", rows=True)
+class Listed(Answer):
+    """One known device."""
+
+    hardware: str = field("device")
+    vendor: str = field("vendor", rank=5)
+    memory_bytes: float | None = field("memory", "GB")
+    bandwidth_bytes_per_s: float = field("bandwidth", "B/s")
+    bf16_flops_per_s: float | None = field("16-bit", "FLOP/s", rank=1, meaning="dense")
+    fp8_flops_per_s: float | None = field("fp8", "FLOP/s", rank=3, meaning="dense")
+    power_w: float | None = field("power", "W", rank=4)
+    usd_per_hour: float | None = field("$/h", "usd", rank=2)
+
+
+@answer("hardware show")
+class Profile(Answer):
+    """What one device is."""
+
+    id: str = field("id")
+    name: str = field("name", shown=False)
+    vendor: str = field("vendor")
+    class_: str = field("class")
+    price_usd_per_hour: float | None = field("price per hour", "usd/h")
+    accumulate: str | None = field("sums in", meaning="the format of the sums of 8-bit products")
+    confidence: str = field("confidence")
+    origin: str = field("profile")
+
+
+@answer("hardware show", rows=True)
+class Sourced(Answer):
+    """One value with where it comes from."""
+
+    label: str = field("value of")
+    value: float = field("value", shown=False)
+    unit: str = field("unit", shown=False)
+    shown: str = field("value", meaning="the value as people read it")
+    remark: str = field("remark", rank=2)
+    date: str = field("date", rank=1)
+    source: str = field("source", rank=1)
+
+
+@answer("hardware check", rows=True)
+class Checked(Answer):
+    """Whether one profile is well formed."""
+
+    file: str = field("file")
+    ok: bool = field("ok")
+    problem: str = field("problem", shown=False)
+
+
 Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only devices whose id, name or vendor contains this text.")]
 
 
@@ -37,21 +79,21 @@ def list_devices(
         if text and text.lower() not in f"{device.id} {device.name} {device.vendor}".lower():
             continue
         rows.append(
-            {
-                "hardware": device.id,
-                "vendor": device.vendor,
-                "memory_bytes": device.memory_bytes,
-                "bandwidth_bytes_per_s": device.bandwidth_bytes_per_s,
-                "bf16_flops_per_s": device.compute.get("bf16", device.compute.get("fp16")),
-                "fp8_flops_per_s": device.compute.get("fp8"),
-                "power_w": device.power_w,
-                "usd_per_hour": device.price().usd_per_hour,
-            }
+            Listed(
+                hardware=device.id,
+                vendor=device.vendor,
+                memory_bytes=device.memory_bytes,
+                bandwidth_bytes_per_s=device.bandwidth_bytes_per_s,
+                bf16_flops_per_s=device.compute.get("bf16", device.compute.get("fp16")),
+                fp8_flops_per_s=device.compute.get("fp8"),
+                power_w=device.power_w,
+                usd_per_hour=device.price().usd_per_hour,
+            )
         )
     report = Report(
         command="hardware",
         title=c.counted(len(rows), "device") + (f" with {text!r} in the name" if text else ""),
-        columns=LIST,
+        columns=columns(Listed),
         rows=tuple(rows),
         inputs={"filter": text},
         assumptions=("compute is dense (no sparsity); prices are medians of what is recorded: hardware show ID names providers and dates",),
@@ -74,41 +116,33 @@ def show(
     found = devices.load(device)
     price = found.price()
     rows = [
-        {
-            "label": fact.label,
-            "value": fact.value,
-            "unit": fact.unit,
-            "shown": _in_words(fact.label, fact.value, fact.unit),
-            "remark": fact.remark,
-            "source": fact.source,
-            "date": fact.date,
-        }
+        Sourced(
+            label=fact.label,
+            value=fact.value,
+            unit=fact.unit,
+            shown=_in_words(fact.label, fact.value, fact.unit),
+            remark=fact.remark,
+            date=fact.date,
+            source=fact.source,
+        )
         for fact in devices.facts(found)
     ]
-    facts = (
-        Fact("id", "id", found.id),
-        Fact("name", "name", found.name, shown=False),
-        Fact("vendor", "vendor", found.vendor),
-        Fact("class", "class", found.device_class),
-        Fact("price_usd_per_hour", "price per hour", price.usd_per_hour, "usd/h", note=price.text),
-        Fact("accumulate", "sums in", found.accumulate),
-        Fact("confidence", "confidence", found.confidence),
-        Fact("origin", "profile", found.origin),
+    profile = Profile(
+        id=found.id,
+        name=found.name,
+        vendor=found.vendor,
+        class_=found.device_class,
+        price_usd_per_hour=price.usd_per_hour,
+        accumulate=found.accumulate,
+        confidence=found.confidence,
+        origin=found.origin,
     )
     report = Report(
         command="hardware",
         title=found.name,
         hardware={"id": found.id, "count": 1, "name": found.name},
-        facts=facts,
-        columns=(
-            Column("label", "value of"),
-            Column("value", "value", shown=False),
-            Column("unit", "unit", shown=False),
-            Column("shown", "value"),
-            Column("remark", "remark", rank=2),
-            Column("date", "date", rank=1),
-            Column("source", "source", rank=1),
-        ),
+        facts=facts(profile, price_usd_per_hour=price.text),
+        columns=columns(Sourced),
         rows=tuple(rows),
         remarks=found.notes,
         warnings=tuple(filter(None, (found.old_prices(),))),
@@ -140,14 +174,14 @@ def check(
     rows = []
     for name in files:
         problems = devices.check(name)
-        rows.append({"file": name, "ok": not problems, "problem": "; ".join(problems)})
+        rows.append(Checked(file=name, ok=not problems, problem="; ".join(problems)))
     report = Report(
         command="hardware",
-        title=f"{sum(bool(row['ok']) for row in rows)} of {len(rows)} are well formed",
-        remarks=tuple(f"{row['file']}: {row['problem']}" for row in rows if row["problem"]),
-        columns=(Column("file", "file"), Column("ok", "ok"), Column("problem", "problem", shown=False)),
+        title=f"{sum(row.ok for row in rows)} of {len(rows)} are well formed",
+        remarks=tuple(f"{row.file}: {row.problem}" for row in rows if row.problem),
+        columns=columns(Checked),
         rows=tuple(rows),
-        verdict=all(bool(row["ok"]) for row in rows),
+        verdict=all(row.ok for row in rows),
     )
     c.emit(report, format=format, json=json, output=output, explain=False, check=True)
 

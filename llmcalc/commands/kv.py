@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmcalc.answers import ABSENT, Words
 from llmcalc.commands import common as c
 from llmcalc.estimate import memory
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 if TYPE_CHECKING:
     from llmcalc.architecture import Model
@@ -25,15 +27,6 @@ Examples:
 
   llmcalc kv -m ./config.json --explain --json
 """
-COLUMNS = (
-    Column("layers", "layers"),
-    Column("kind", "kind"),
-    Column("bytes_per_token", "per token", "B/token"),
-    Column("bytes_per_token_beyond_window", "beyond window", "B/token", shown=False),
-    Column("window_tokens", "window", "tokens", rank=1),
-    Column("state_bytes", "state", "B", rank=2),
-    Column("bytes_per_sequence", "per sequence", "B"),
-)
 
 
 def kv(
@@ -73,33 +66,12 @@ def kv(
             reserve=reserve, engine=engine, memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens,
         )  # fmt: skip
         held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None)
-    r = estimate.results | held
+    r = replace(estimate.results, **held)
     placed = {"weights": weights != "auto", "tp": tp, "pp": pp != "1", "ep": ep != "1", "reserve": reserve != "0", "check": check}
     idle = [name for name, given in placed.items() if given and hardware is None]
     unplaced = (f"{', '.join(idle)}: of use beside --hardware alone",) if idle else ()
-    fits = r.get("max_batch", sequences) >= sequences
-    short = () if fits else (f"does not fit: {hardware} holds {r['max_batch']:,} of {sequences:,} sequences",)
-    unwindowed = "one without windows" if held or sequences > 1 else "  if no layer had a window"
-    windowed = r["kv_bytes_per_token"] != r["kv_bytes_per_token_beyond_window"]
-    saved = r["kv_bytes_per_sequence"] != r["kv_bytes_per_sequence_full_attention"]
-    facts = (
-        Fact("kv_bytes_per_token", "KV per token", r["kv_bytes_per_token"], "B/token"),
-        Fact("kv_bytes_per_token_beyond_window", "  once windows are full", r["kv_bytes_per_token_beyond_window"], "B/token", windowed),
-        Fact("state_bytes_per_sequence", "state per sequence", r["state_bytes_per_sequence"], "B", r["state_bytes_per_sequence"] > 0),
-        Fact("kv_bytes_per_sequence", "KV per sequence", r["kv_bytes_per_sequence"], "B"),
-        Fact("kv_bytes_total", f"  of {c.counted(sequences, 'sequence')}", r["kv_bytes_total"], "B", sequences > 1),
-        *(Fact(key, DEVICE_FACTS[key][0], value, DEVICE_FACTS[key][1], note=engine) for key, value in held.items()),
-        Fact("kv_bytes_per_sequence_full_attention", unwindowed, r["kv_bytes_per_sequence_full_attention"], "B", saved),
-        Fact("query_heads_per_kv_head", "query heads per KV head", r["query_heads_per_kv_head"]),
-        Fact("max_context_tokens", "longest context", r["max_context_tokens"], "tokens"),
-        Fact(
-            "native_context_tokens",
-            "  before it was stretched",
-            r["native_context_tokens"],
-            "tokens",
-            r["native_context_tokens"] not in (None, r["max_context_tokens"]),
-        ),
-    )
+    fits = r.max_batch is ABSENT or r.max_batch >= sequences
+    short = () if fits else (f"does not fit: {hardware} holds {r.max_batch:,} of {sequences:,} sequences",)
     report = Report(
         command="kv",
         title=f"KV cache of {found.id}",
@@ -111,8 +83,19 @@ def kv(
             c.model_line(found),
             f"ctx {tokens:,} tokens · batch {sequences:,} · KV {estimate.inputs['kv_dtype']}",
         ),
-        facts=facts,
-        columns=COLUMNS,
+        facts=facts(
+            r,
+            kv_bytes_per_token_beyond_window=r.kv_bytes_per_token != r.kv_bytes_per_token_beyond_window,
+            state_bytes_per_sequence=r.state_bytes_per_sequence > 0,
+            kv_bytes_total=Words(f"  of {c.counted(sequences, 'sequence')}", shown=sequences > 1),
+            kv_bytes_per_sequence_full_attention=Words(
+                "one without windows" if held or sequences > 1 else "  if no layer had a window",
+                shown=r.kv_bytes_per_sequence != r.kv_bytes_per_sequence_full_attention,
+            ),
+            native_context_tokens=r.native_context_tokens not in (None, r.max_context_tokens),
+            **dict.fromkeys(held, engine),
+        ),
+        columns=columns(memory.KvLayers),
         rows=estimate.rows,
         assumptions=(
             *assumed,
@@ -133,11 +116,6 @@ def kv(
 
 LARGE = "h100-sxm"
 """Stands for a device of 70 GiB or more where an engine's defaults need one and none is named."""
-DEVICE_FACTS = {
-    "engine_kv_bytes_per_sequence": ("one as the engine counts", "B"),
-    "hardware_share": ("share of the memory", "percent"),
-    "max_batch": ("sequences that fit", ""),
-}
 
 
 def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device: bool) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -9,7 +9,7 @@ from llmcalc.commands import common as c
 from llmcalc.errors import UsageError
 from llmcalc.estimate import parallel as estimator
 from llmcalc.plan import Workload
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -50,7 +50,7 @@ def layouts(
     sequences = c.whole_number(batch, "batch")
     estimate = estimator.compare(found, plan, count, Workload(tokens, sequences))
     r = estimate.results
-    heads = f"{r['kv_heads']} KV heads: beyond, ranks hold copies" if r["kv_heads"] > 1 else "one latent or KV head: every rank holds it"
+    heads = f"{r.kv_heads} KV heads: beyond, ranks hold copies" if r.kv_heads > 1 else "one latent or KV head: every rank holds it"
     report = Report(
         command="layouts",
         title=f"{found.id} over {count} × {plan.device.id}",
@@ -64,34 +64,12 @@ def layouts(
             "engine": plan.engine.name,
         },
         header=(c.model_line(found), f"{count} × {plan.device.name}", f"ctx {tokens:,} tokens · batch {sequences:,}"),
-        facts=(
-            Fact("fastest", "fastest", r["fastest"]),
-            Fact("step_time_s", "  step time", r["step_time_s"], "s"),
-            Fact("most_sequences", "most sequences that fit", r["most_sequences"]),
-            Fact("valid_tp", "valid tp", r["valid_tp"], note=heads),
-            Fact("kv_heads", "KV heads", r["kv_heads"], shown=False),
-            Fact("experts", "experts", r["experts"], shown=r["experts"] > 0),
-            Fact("devices", "devices", count, shown=False),
-        ),
-        columns=(
-            Column("tp", "tp"),
-            Column("pp", "pp"),
-            Column("ep", "ep"),
-            Column("dp", "dp"),
-            Column("step_time_s", "TPOT", "s"),
-            Column("communication_s", "links", "s", rank=3),
-            Column("tokens_per_s", "tokens/s", "tokens/s", rank=5),
-            Column("ttft_s", "TTFT", "s", rank=4),
-            Column("max_batch", "fit"),
-            Column("weight_bytes_per_device", "weights each", "B", rank=4),
-            Column("kv_copies", "KV copies", rank=2),
-            Column("why", "", rank=1),
-            *(Column(key, key, shown=False) for key in ("valid", "replicas", "kv_bytes_per_sequence", "pipeline_bubble")),
-        ),
+        facts=facts(r, valid_tp=heads, experts=r.experts > 0),
+        columns=columns(estimator.Layout),
         rows=estimate.rows,
         assumptions=(*assumed, *estimate.assumptions),
         warnings=estimate.warnings,
-        verdict=r["fastest"] is not None,
+        verdict=r.fastest is not None,
         rows_first=True,
         absent=(("", "null where `why` says what forbids the layout"),),
     )

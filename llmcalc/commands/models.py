@@ -8,20 +8,68 @@ from typing import Annotated
 import typer
 
 from llmcalc import sources
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model, runs
 from llmcalc.commands import common as c
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
-COLUMNS = (
-    Column("model", "model"),
-    Column("architecture", "architecture", rank=4),
-    Column("params", "parameters", "params", rank=1),
-    Column("active_params", "active", "params", rank=3),
-    Column("kv_bytes_per_token", "KV/token", "B/token"),
-    Column("max_context_tokens", "context", "tokens", rank=2),
-)
+
+@answer("models list", rows=True)
+class Bundled(Answer):
+    """One bundled model."""
+
+    model: str = field("model")
+    architecture: str = field("architecture", rank=4)
+    params: int = field("parameters", "params", rank=1)
+    active_params: int = field("active", "params", rank=3)
+    kv_bytes_per_token: float = field("KV/token", "B/token")
+    max_context_tokens: int | None = field("context", "tokens", rank=2)
+
+
+@answer("models show")
+class Shown(Answer):
+    """What one model is."""
+
+    layers: int = field("layers")
+    pattern: str = field("pattern", shown=False)
+    hidden_size: int = field("hidden size")
+    vocab_size: int = field("vocabulary")
+    tied_embeddings: bool = field("head shares the embedding")
+    dtype: str | None = field("dtype")
+    language_params: int = field("language model", "params")
+    max_context_tokens: int | None = field("longest context", "tokens")
+    source: str | None = field("config from", shown=False)
+    date: str | None = field("as of", shown=False)
+
+
+@answer("models show", rows=True)
+class Group(Answer):
+    """A group of alike layers."""
+
+    layers: int = field("layers")
+    first: int = field("first", shown=False)
+    mixers: str = field("mixer")
+    query_heads: int | None = field("heads", rank=1)
+    kv_heads: int | None = field("KV heads")
+    experts: int | None = field("experts", rank=2)
+    experts_per_token: int | None = field("used", rank=3)
+    params: int = field("params each", "params")
+
+
+@answer("models check", rows=True)
+class Checked(Answer):
+    """Whether one config can be read, and what does not agree with it."""
+
+    model: str = field("model")
+    ok: bool = field("ok", default=True)
+    architecture: str | None = field("architecture", rank=3, default=None)
+    params: int | None = field("language model", "params", rank=1, default=None)
+    hub: str | None = field("the Hub's", rank=1, default=None)
+    problem: str = field("problem", shown=False, default="")
+
+
 Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids that contain this text.")]
 Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=c.completion.models, help="A bundled id, a Hub id, a file or -.")]
 
@@ -40,19 +88,19 @@ def list_models(
         found = c.load(name)
         estimate = memory.kv(found, 1, 1, "auto")
         rows.append(
-            {
-                "model": name,
-                "architecture": found.model_type,
-                "params": memory.language_params(found),
-                "active_params": memory.active_params(found),
-                "kv_bytes_per_token": estimate.results["kv_bytes_per_token"],
-                "max_context_tokens": found.max_context,
-            }
+            Bundled(
+                model=name,
+                architecture=found.model_type,
+                params=memory.language_params(found),
+                active_params=memory.active_params(found),
+                kv_bytes_per_token=estimate.results.kv_bytes_per_token,
+                max_context_tokens=found.max_context,
+            )
         )
     report = Report(
         command="models",
         title=c.counted(len(rows), "bundled model") + (f" with {text!r} in the name" if text else ""),
-        columns=COLUMNS,
+        columns=columns(Bundled),
         rows=tuple(rows),
         inputs={"filter": text},
     )
@@ -74,29 +122,29 @@ def show(
     kinds = runs("+".join(m.kind for m in layer.mixers) or "none" for layer in stack.layers)
     pattern = " ".join(f"{count}×{kind}" for kind, count in kinds[:40]) + (" …" if len(kinds) > 40 else "")
     rows = [
-        {
-            "layers": group.count,
-            "first": group.first,
-            "mixers": " + ".join(m.kind for m in group.layer.mixers) or "none",
-            "query_heads": max((m.query_heads for m in group.layer.mixers), default=0) or None,
-            "kv_heads": max((m.kv_heads for m in group.layer.mixers), default=0) or None,
-            "experts": group.layer.mlp.experts if group.layer.mlp else None,
-            "experts_per_token": group.layer.mlp.top_k if group.layer.mlp else None,
-            "params": sum(weight.params for weight in group.layer.all_weights),
-        }
+        Group(
+            layers=group.count,
+            first=group.first,
+            mixers=" + ".join(m.kind for m in group.layer.mixers) or "none",
+            query_heads=max((m.query_heads for m in group.layer.mixers), default=0) or None,
+            kv_heads=max((m.kv_heads for m in group.layer.mixers), default=0) or None,
+            experts=group.layer.mlp.experts if group.layer.mlp else None,
+            experts_per_token=group.layer.mlp.top_k if group.layer.mlp else None,
+            params=sum(weight.params for weight in group.layer.all_weights),
+        )
         for group in found.groups
     ]
-    facts = (
-        Fact("layers", "layers", len(stack.layers)),
-        Fact("pattern", "pattern", pattern, shown=False),
-        Fact("hidden_size", "hidden size", stack.hidden),
-        Fact("vocab_size", "vocabulary", stack.vocab),
-        Fact("tied_embeddings", "head shares the embedding", stack.tied),
-        Fact("dtype", "dtype", found.dtype),
-        Fact("language_params", "language model", memory.language_params(found), "params"),
-        Fact("max_context_tokens", "longest context", found.max_context, "tokens"),
-        Fact("source", "config from", found.facts.get("source", found.source), shown=False),
-        Fact("date", "as of", found.facts.get("date"), shown=False),
+    shown = Shown(
+        layers=len(stack.layers),
+        pattern=pattern,
+        hidden_size=stack.hidden,
+        vocab_size=stack.vocab,
+        tied_embeddings=stack.tied,
+        dtype=found.dtype,
+        language_params=memory.language_params(found),
+        max_context_tokens=found.max_context,
+        source=found.facts.get("source", found.source),
+        date=found.facts.get("date"),
     )
     report = Report(
         command="models",
@@ -107,17 +155,8 @@ def show(
             f"layers: {pattern}",
             *((f"config: {found.facts['source']}",) if found.facts.get("source") else ()),
         ),
-        facts=facts,
-        columns=(
-            Column("layers", "layers"),
-            Column("first", "first", shown=False),
-            Column("mixers", "mixer"),
-            Column("query_heads", "heads", rank=1),
-            Column("kv_heads", "KV heads"),
-            Column("experts", "experts", rank=2),
-            Column("experts_per_token", "used", rank=3),
-            Column("params", "params each", "params"),
-        ),
+        facts=facts(shown),
+        columns=columns(Group),
         rows=tuple(rows),
         warnings=found.notes,
     )
@@ -140,38 +179,30 @@ def check(
     rows = []
     asks = not offline
     for name in files:
-        row: dict[str, object] = {"model": name, "ok": True, "architecture": None, "params": None, "hub": None, "problem": ""}
+        row = Checked(model=name)
         try:
             found = c.load(name, offline=offline)
-            params = memory.language_params(found)
-            row.update(architecture=found.model_type, params=params)
+            row = replace(row, architecture=found.model_type, params=memory.language_params(found))
             published = found.facts.get("published_params")
             counts = memory.published_counts(found)
             if isinstance(published, int) and published not in counts:
                 counted = " or ".join(f"{count:,}" for count in sorted(counts))
-                row.update(ok=False, problem=f"published: {published:,} parameters, counted: {counted}")
+                row = replace(row, ok=False, problem=f"published: {published:,} parameters, counted: {counted}")
             elif found.source == "bundled":
-                changed, row["hub"] = _hub_now(found) if asks else ("", NO_NETWORK)
-                row.update(ok=not changed, problem=changed)
-                asks = not str(row["hub"]).startswith(NO_NETWORK)  # it is not there for the next one either
+                changed, hub = _hub_now(found) if asks else ("", NO_NETWORK)
+                row = replace(row, ok=not changed, problem=changed, hub=hub)
+                asks = not hub.startswith(NO_NETWORK)  # it is not there for the next one either
         except LlmcalcError as problem:
-            row.update(ok=False, problem=f"{problem.code}: {problem.message}")
+            row = replace(row, ok=False, problem=f"{problem.code}: {problem.message}")
         rows.append(row)
     report = Report(
         command="models",
-        title=f"{sum(bool(row['ok']) for row in rows)} of {len(rows)} can be read",
-        remarks=tuple(f"{row['model']}: {row['problem']}" for row in rows if row["problem"]),
+        title=f"{sum(row.ok for row in rows)} of {len(rows)} can be read",
+        remarks=tuple(f"{row.model}: {row.problem}" for row in rows if row.problem),
         absent=(("", "null where nothing was counted or compared"),),
-        columns=(
-            Column("model", "model"),
-            Column("ok", "ok"),
-            Column("architecture", "architecture", rank=3),
-            Column("params", "language model", "params", rank=1),
-            Column("hub", "the Hub's", rank=1),
-            Column("problem", "problem", shown=False),
-        ),
+        columns=columns(Checked),
         rows=tuple(rows),
-        verdict=all(bool(row["ok"]) for row in rows),
+        verdict=all(row.ok for row in rows),
     )
     c.emit(report, format=format, json=json, output=output, explain=False, check=True)
 

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from llmcalc import units
+from llmcalc.answers import Words
 from llmcalc.commands import common as c
 from llmcalc.commands.parse import variation
 from llmcalc.errors import UsageError
 from llmcalc.estimate import prefix as estimator
-from llmcalc.present import Fact, Report
+from llmcalc.present import Report, facts
 
 EXAMPLES = """
 Examples:
@@ -104,49 +105,6 @@ def prefix(
         raise UsageError("bad-value", "host-bandwidth is 0", "write it like --host-bandwidth 50GB/s")
     estimate = estimator.sharing(found, plan, what)
     r = estimate.results
-    facts = (
-        Fact(
-            "prefilled_tokens", "tokens prefilled", r["prefilled_tokens"], "tokens", note=f"{r['shared_tokens']:,} shared in whole blocks"
-        ),
-        Fact("prefilled_tokens_ideal", "  if every token were shared", r["prefilled_tokens_ideal"], "tokens"),
-        Fact("prefilled_tokens_without", "  without a prefix cache", r["prefilled_tokens_without"], "tokens"),
-        Fact("kv_bytes", "their cache", r["kv_bytes"], "B"),
-        Fact("kv_bytes_ideal", "  if every token were shared", r["kv_bytes_ideal"], "B"),
-        Fact("kv_bytes_without", "  without a prefix cache", r["kv_bytes_without"], "B"),
-        Fact("prefill_saved_share", "prefill saved", r["prefill_saved_share"], "percent"),
-        Fact("ttft_warm_s", "TTFT on a hit", r["ttft_warm_s"], "s"),
-        Fact("ttft_cold_s", "  on a miss", r["ttft_cold_s"], "s"),
-        *(
-            (
-                Fact("working_set_bytes", f"histories of {what.users:,} users", r["working_set_bytes"], "B"),
-                Fact("pool_bytes", "  pool of all replicas", r["pool_bytes"], "B"),
-                Fact("hit_rate", "  hit rate", r["hit_rate"], "percent", note=f"{routing} routing over {what.replicas:,}"),
-                Fact("hit_rate_affine", "  affine routing", r["hit_rate_affine"], "percent"),
-                Fact("hit_rate_random", "  random routing", r["hit_rate_random"], "percent"),
-                Fact("prefill_time_mean_s", "  mean prefill", r["prefill_time_mean_s"], "s"),
-            )
-            if what.users
-            else ()
-        ),
-        Fact("paged_batch", "sequences, paged", r["paged_batch"], note=f"{r['paged_waste']:.1%} of the slots stay empty"),
-        Fact(
-            "reserved_batch",
-            "  with reservations",
-            r["reserved_batch"],
-            shown=r["reserved_tokens"] > r["mean_tokens"],
-            note=f"{r['reserved_waste']:.1%} of the slots stay empty",
-        ),
-        Fact("paged_waste", "waste, paged", r["paged_waste"], "percent", shown=False),
-        Fact("reserved_waste", "waste, reserved", r["reserved_waste"], "percent", shown=False),
-        Fact("fetch_s", "cache of a prompt from host memory", r["fetch_s"], "s"),
-        Fact("recompute_s", "  computed again", r["recompute_s"], "s"),
-        Fact("fetch_faster", "  fetching is faster by", r["fetch_faster"], note="times"),
-        Fact("break_even_bytes_per_s", "  break-even link", r["break_even_bytes_per_s"], "B/s"),
-        *(
-            Fact(key, key, r[key], shown=False)
-            for key in ("sequences", "prefix_tokens", "shared_tokens", "mean_tokens", "reserved_tokens", "offload_bytes")
-        ),
-    )
     report = Report(
         command="prefix",
         title=f"Sharing, paging and moving the caches of {found.id} on {plan.ranks} × {plan.device.id}",
@@ -168,7 +126,14 @@ def prefix(
             c.hardware_line(plan),
             f"{c.counted(what.sequences, 'sequence')} of {read:,} tokens, {common:,} of them common",
         ),
-        facts=facts,
+        facts=facts(
+            r,
+            prefilled_tokens=f"{r.shared_tokens:,} shared in whole blocks",
+            working_set_bytes=Words(f"histories of {what.users:,} users"),
+            hit_rate=f"{routing} routing over {what.replicas:,}",
+            paged_batch=f"{r.paged_waste:.1%} of the slots stay empty",
+            reserved_batch=Words(note=f"{r.reserved_waste:.1%} of the slots stay empty", shown=r.reserved_tokens > r.mean_tokens),
+        ),
         assumptions=estimate.assumptions,
         warnings=estimate.warnings,
         figures=estimate.figures,

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llmcalc import checkpoint, formats
+from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Attention, Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import ConfigError, UsageError, printable
-from llmcalc.estimate import Estimate
+from llmcalc.estimate import Answered
 from llmcalc.figures import Figure, total
 from llmcalc.formats import Format
 from llmcalc.formulas import memory as f
@@ -123,16 +124,47 @@ def state_format(model: Model, cache: Format) -> Format:
     return cache if cache.name in ("fp32", "bf16", "fp16") else compute_format(model)[0]
 
 
+@answer("kv", rows=True)
+class KvLayers(Answer):
+    """The cache of a group of alike layers, of one sequence."""
+
+    layers: int = field("layers")
+    kind: str = field("kind")
+    bytes_per_token: float = field("per token", "B/token")
+    bytes_per_token_beyond_window: float = field("beyond window", "B/token", shown=False)
+    window_tokens: int | None = field("window", "tokens", rank=1)
+    state_bytes: float = field("state", "B", rank=2)
+    bytes_per_sequence: float = field("per sequence", "B")
+
+
+@answer("kv")
+class Kv(Answer):
+    """Cache and state of sequences of one length; how an engine and a device hold them, where those are named."""
+
+    kv_bytes_per_token: float = field("KV per token", "B/token", meaning="inside every window")
+    kv_bytes_per_token_beyond_window: float = field("  once windows are full", "B/token")
+    state_bytes_per_sequence: float = field("state per sequence", "B", meaning="recurrent and convolution state")
+    kv_bytes_per_sequence: float = field("KV per sequence", "B", meaning="at the context, state included")
+    kv_bytes_total: float = field("  of the batch", "B")
+    engine_kv_bytes_per_sequence: float | Absent = field("one as the engine counts", "B", default=ABSENT)
+    hardware_share: float | Absent | None = field("share of the memory", "percent", meaning="that the batch takes", default=ABSENT)
+    max_batch: int | Absent = field("sequences that fit", default=ABSENT)
+    kv_bytes_per_sequence_full_attention: float = field("one without windows", "B", meaning="if no layer had a window")
+    query_heads_per_kv_head: float | None = field("query heads per KV head")
+    max_context_tokens: int | None = field("longest context", "tokens")
+    native_context_tokens: int | None = field("  before it was stretched", "tokens")
+
+
 def sequence_bytes(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> Figure:
     """Cache and state of one sequence, as a derivation."""
     return _cache(model, ctx, cache, windows=windows)[0]
 
 
-def _cache(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> tuple[Figure, list[dict[str, Any]], list[Figure]]:
+def _cache(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> tuple[Figure, list[KvLayers], list[Figure]]:
     ctx_figure = Figure("ctx_tokens", ctx, "tokens", "`ctx`")
     plain = state_format(model, cache)
     parts: list[Figure] = []
-    rows: list[dict[str, Any]] = []
+    rows: list[KvLayers] = []
     for mixer, layers in mixers(model):
         kept: list[Figure] = []
         per_token: list[Figure] = []
@@ -152,40 +184,40 @@ def _cache(model: Model, ctx: int, cache: Format, *, windows: bool = True) -> tu
         growing = [(e, f.amortised(s.value, e.ratio)) for e, s in zip(stored, per_token, strict=True) if e.tokens is None]
         windowed = [entry.window for entry in stored if entry.window is not None]
         rows.append(
-            {
-                "kind": mixer.kind,
-                "layers": layers,
-                "bytes_per_token": whole(sum(value for _, value in growing)),
-                "bytes_per_token_beyond_window": whole(sum(value for e, value in growing if e.window is None)),
-                "window_tokens": min(windowed) if windowed else None,
-                "state_bytes": whole(sum(state.value for state in states)),
-                "bytes_per_sequence": whole(sum(part.value for part in (*kept, *states))),
-            }
+            KvLayers(
+                layers=layers,
+                kind=mixer.kind,
+                bytes_per_token=whole(sum(value for _, value in growing)),
+                bytes_per_token_beyond_window=whole(sum(value for e, value in growing if e.window is None)),
+                window_tokens=min(windowed) if windowed else None,
+                state_bytes=whole(sum(state.value for state in states)),
+                bytes_per_sequence=whole(sum(part.value for part in (*kept, *states))),
+            )
         )
     return total("kv_bytes_per_sequence", "B", tuple(parts)), rows, [part for part in parts if part.name.endswith("_state_bytes")]
 
 
-def kv(model: Model, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Estimate:
+def kv(model: Model, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Answered[Kv, KvLayers]:
     """KV cache and state of `batch` sequences of `ctx` tokens."""
     cache, origin = kv_format(model, kv_dtype)
     sequence, rows, states = _cache(model, ctx, cache)
     full, _, _ = _cache(model, ctx, cache, windows=False)
     everything = f.batch_bytes.of(as_name="kv_bytes_total", bytes_per_sequence=sequence, batch=Figure("batch", batch, "", "`batch`"))
     per_token = _per_token(model, cache)
-    beyond = whole(sum(row["bytes_per_token_beyond_window"] for row in rows))
+    beyond = whole(sum(row.bytes_per_token_beyond_window for row in rows))
     attending = [mixer for mixer, _ in mixers(model) if mixer.entries and mixer.query_heads]
     ratios = {mixer.query_heads / mixer.kv_heads for mixer in attending}
-    results = {
-        "kv_bytes_per_token": per_token.value,
-        "kv_bytes_per_token_beyond_window": beyond,
-        "state_bytes_per_sequence": whole(sum(row["state_bytes"] for row in rows)),
-        "kv_bytes_per_sequence": sequence.value,
-        "kv_bytes_total": everything.value,
-        "kv_bytes_per_sequence_full_attention": full.value,
-        "query_heads_per_kv_head": whole(max(ratios)) if ratios else None,
-        "max_context_tokens": model.max_context,
-        "native_context_tokens": model.native_context,
-    }
+    results = Kv(
+        kv_bytes_per_token=per_token.value,
+        kv_bytes_per_token_beyond_window=beyond,
+        state_bytes_per_sequence=whole(sum(row.state_bytes for row in rows)),
+        kv_bytes_per_sequence=sequence.value,
+        kv_bytes_total=everything.value,
+        kv_bytes_per_sequence_full_attention=full.value,
+        query_heads_per_kv_head=whole(max(ratios)) if ratios else None,
+        max_context_tokens=model.max_context,
+        native_context_tokens=model.native_context,
+    )
     warnings = []
     if not ratios:
         warnings.append("query_heads_per_kv_head: no layer of this model attends")
@@ -195,7 +227,7 @@ def kv(model: Model, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Estima
         warnings.append("max_context_tokens: the config names no longest context")
     elif ctx > model.max_context:
         warnings.append(f"ctx {ctx:,} is beyond the model's own maximum of {model.max_context:,} tokens")
-    return Estimate(
+    return Answered(
         results=results,
         figures={"kv_bytes_per_token": per_token, "kv_bytes_per_sequence": sequence, "kv_bytes_total": everything},
         rows=tuple(rows),
@@ -331,7 +363,33 @@ def stored_figure(weight: Weight, kept: tuple[checkpoint.Kept, ...]) -> Figure:
     return parts[0] if len(parts) == 1 else total(f"{weight.name}_bytes", "B", tuple(parts))
 
 
-def weights(model: Model, weights_format: str = "auto") -> Estimate:
+@answer("weights", rows=True)
+class Part(Answer):
+    """One part of a model."""
+
+    part: str = field("part")
+    params: int = field("parameters", "params")
+    active_params: int = field("active per token", "params", rank=1)
+    bytes: float | None = field("bytes", "B")
+
+
+@answer("weights")
+class Weights(Answer):
+    """What a model has in parameters, and their bytes in one format."""
+
+    language_params: int = field("language model", "params")
+    tower_params: int | None = field("vision and audio towers", "params")
+    total_params: int | None = field("all parameters", "params")
+    active_params: int = field("active per token", "params", "without the embedding table, with the head")
+    active_params_with_embedding: int = field("  with the embedding", "params")
+    embedding_params: int = field("embedding table", "params", shown=False)
+    weight_bytes: int | None = field("weights", "B")
+    bits_per_weight: float | None = field("bits per weight")
+    mtp_params: int = field("multi-token prediction", "params", "apart, not in the total")
+    mtp_bytes: float | None = field("  in bytes", "B")
+
+
+def weights(model: Model, weights_format: str = "auto") -> Answered[Weights, Part]:
     """Parameters by part, and their bytes; bytes are None where nobody knows the checkpoint's quantiser."""
     warnings = list(model.notes)
     fmt: Format | None
@@ -382,12 +440,12 @@ def weights(model: Model, weights_format: str = "auto") -> Estimate:
         bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
         size = f.weight_bytes.of(params=counted, bits_per_weight=bits)
     rows = [
-        {
-            "part": part,
-            "params": sum(figure.value for figure in by_part[part]),
-            "active_params": active.get(part, 0) if part not in towers else 0,
-            "bytes": whole(sum(figure.value for figure in sizes[part])) if part in sizes else None,
-        }
+        Part(
+            part=part,
+            params=sum(figure.value for figure in by_part[part]),
+            active_params=active.get(part, 0) if part not in towers else 0,
+            bytes=whole(sum(figure.value for figure in sizes[part])) if part in sizes else None,
+        )
         for part in sorted(by_part, key=lambda part: PARTS.index(part) if part in PARTS else len(PARTS))
     ]
     mtp = sum(weight.params for weight in model.stack.mtp)
@@ -397,19 +455,19 @@ def weights(model: Model, weights_format: str = "auto") -> Estimate:
         mtp_bytes = whole(f.weight_bytes(mtp, fmt.bits)) if fmt else None
     if total_params is None:
         warnings.append("tower_params and total_params: the shape of the tower is not read; bytes are of the language model alone")
-    results = {
-        "language_params": language.value,
-        "tower_params": tower_params,
-        "total_params": total_params,
-        "active_params": active_params(model),
-        "active_params_with_embedding": active_params(model, embedding=True),
-        "embedding_params": sum(weight.params for weight in model.stack.embedding),
-        "weight_bytes": round(size.value) if size else None,
-        "bits_per_weight": bits.value if bits else None,
-        "mtp_params": mtp,
-        "mtp_bytes": mtp_bytes,
-    }
-    return Estimate(
+    results = Weights(
+        language_params=language.value,
+        tower_params=tower_params,
+        total_params=total_params,
+        active_params=active_params(model),
+        active_params_with_embedding=active_params(model, embedding=True),
+        embedding_params=sum(weight.params for weight in model.stack.embedding),
+        weight_bytes=round(size.value) if size else None,
+        bits_per_weight=bits.value if bits else None,
+        mtp_params=mtp,
+        mtp_bytes=mtp_bytes,
+    )
+    return Answered(
         results=results,
         figures={"weight_bytes": size} if size else {"language_params": language},
         rows=tuple(rows),

@@ -6,12 +6,54 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, layout, memory, step, terms
+from llmcalc.estimate import Answered, capacity, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment, Workload
+
+
+@answer("layouts", rows=True)
+class Layout(Answer):
+    """One way to lay a model over the devices; no times where something forbids it."""
+
+    tp: int = field("tp")
+    pp: int = field("pp")
+    ep: int = field("ep")
+    dp: int = field("dp")
+    step_time_s: float | None = field("TPOT", "s", default=None)
+    communication_s: float | None = field("links", "s", rank=3, default=None)
+    tokens_per_s: float | None = field("tokens/s", "tokens/s", rank=5, default=None)
+    ttft_s: float | None = field("TTFT", "s", rank=4, default=None)
+    max_batch: int = field("fit")
+    weight_bytes_per_device: int = field("weights each", "B", rank=4)
+    kv_copies: float = field("KV copies", rank=2)
+    why: str = field("", rank=1, meaning="what forbids it, or what it wastes")
+    valid: bool = field(shown=False)
+    replicas: int = field(shown=False)
+    kv_bytes_per_sequence: float = field(shown=False)
+    pipeline_bubble: float | None = field(shown=False, default=None)
+
+    @property
+    def name(self) -> str:
+        """'tp4 pp2'."""
+        degrees = {"tp": self.tp, "pp": self.pp, "ep": self.ep, "dp": self.dp}
+        return " ".join(f"{key}{degree}" for key, degree in degrees.items() if degree > 1) or "tp1"
+
+
+@answer("layouts")
+class Layouts(Answer):
+    """The best of them, and what bounds them all."""
+
+    fastest: str | None = field("fastest")
+    step_time_s: float | None = field("  step time", "s")
+    most_sequences: int = field("most sequences that fit")
+    valid_tp: tuple[int, ...] = field("valid tp")
+    kv_heads: int = field("KV heads", shown=False)
+    experts: int = field("experts")
+    devices: int = field("devices", shown=False)
 
 
 def divisors(n: int) -> list[int]:
@@ -38,28 +80,16 @@ def layouts(model: Model, plan: Deployment, devices: int) -> list[Deployment]:
     return found
 
 
-def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[str, Any]:
+def row(model: Model, plan: Deployment, devices: int, work: Workload) -> Layout:
     """One layout; independent replicas fill the devices that it leaves."""
     replicas = devices // plan.ranks
     copies = replication(model, plan)
-    found: dict[str, Any] = {
-        "tp": plan.tp,
-        "pp": plan.pp,
-        "ep": plan.ep,
-        "dp": plan.dp * replicas,
-        "replicas": replicas,
-        "kv_copies": copies,
-    }
     why = layout.obstacle(model, plan)
     ledger = capacity.ledger(model, plan, work.ctx)
     held = ledger["weight_bytes"].value / plan.ranks
     batch = capacity.sequences(plan, ledger["max_batch_exact"].value) * replicas
-    found |= {
-        "valid": why is None,
-        "weight_bytes_per_device": round(held),
-        "kv_bytes_per_sequence": ledger["kv_bytes_per_sequence"].value,
-        "max_batch": batch,
-    }
+    valid = why is None
+    times: dict[str, Any] = {}
     if why is None and batch == 0:
         why = "does not fit"
     elif why is None:
@@ -67,7 +97,7 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[st
         timed = step.step(model, plan, Workload(work.ctx, share), "napkin")
         reading = terms.prompt_terms(model, plan, int(work.ctx))
         busy = step.prompt_time(reading)
-        found |= {
+        times = {
             "step_time_s": timed.mid_s,
             "communication_s": timed.terms["communication_s"].value,
             "tokens_per_s": work.batch / timed.mid_s,
@@ -76,10 +106,23 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> dict[st
         }
         if copies > 1.001:
             why = f"holds each cache {copies:.3g} times"
-    return found | {"why": why or ""}
+    return Layout(
+        tp=plan.tp,
+        pp=plan.pp,
+        ep=plan.ep,
+        dp=plan.dp * replicas,
+        max_batch=batch,
+        weight_bytes_per_device=round(held),
+        kv_copies=copies,
+        why=why or "",
+        valid=valid,
+        replicas=replicas,
+        kv_bytes_per_sequence=ledger["kv_bytes_per_sequence"].value,
+        **times,
+    )
 
 
-def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Estimate:
+def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Answered[Layouts, Layout]:
     """All layouts over `devices` devices, the fastest for `work.batch` sequences first."""
     rows, warnings = [], []
     for option in layouts(model, plan, devices):
@@ -87,22 +130,22 @@ def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Est
             rows.append(row(model, option, devices, work))
         except UsageError as problem:
             warnings.append(f"tp {option.tp}, pp {option.pp}: {problem.message}")
-    rows.sort(key=lambda each: (not each["valid"], each["max_batch"] < work.batch, each.get("step_time_s") or math.inf))
-    best = rows[0] if rows and rows[0].get("step_time_s") and rows[0]["max_batch"] >= work.batch else None
-    users = max((each["max_batch"] for each in rows if each["valid"]), default=0)
+    rows.sort(key=lambda each: (not each.valid, each.max_batch < work.batch, each.step_time_s or math.inf))
+    best = rows[0] if rows and rows[0].step_time_s and rows[0].max_batch >= work.batch else None
+    users = max((each.max_batch for each in rows if each.valid), default=0)
     kv_heads = max((mixer.kv_heads for mixer, _ in memory.mixers(model)), default=0)
     if best is None:
         warnings.insert(0, f"fastest: no valid layout over {devices} devices holds {work.batch:,} sequences of {int(work.ctx):,} tokens")
-    return Estimate(
-        {
-            "devices": devices,
-            "fastest": None if best is None else _name(best),
-            "step_time_s": None if best is None else best["step_time_s"],
-            "most_sequences": users,
-            "valid_tp": [tp for tp in divisors(devices) if layout.tp_obstacle(model, tp) is None],
-            "kv_heads": kv_heads,
-            "experts": layout.experts(model),
-        },
+    return Answered(
+        Layouts(
+            fastest=None if best is None else best.name,
+            step_time_s=None if best is None else best.step_time_s,
+            most_sequences=users,
+            valid_tp=tuple(tp for tp in divisors(devices) if layout.tp_obstacle(model, tp) is None),
+            kv_heads=kv_heads,
+            experts=layout.experts(model),
+            devices=devices,
+        ),
         {},
         rows=tuple(rows),
         assumptions=(
@@ -113,7 +156,3 @@ def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Est
         ),
         warnings=tuple(warnings),
     )
-
-
-def _name(found: dict[str, Any]) -> str:
-    return " ".join(f"{key}{found[key]}" for key in ("tp", "pp", "ep", "dp") if found[key] > 1) or "tp1"

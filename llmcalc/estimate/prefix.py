@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
+from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
-from llmcalc.estimate import Estimate, capacity, layout, serving, step, terms
+from llmcalc.estimate import Answered, capacity, layout, serving, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as m
 from llmcalc.formulas import serving as f
@@ -36,6 +37,41 @@ class Sharing:
     reserved: int | None = None
     host_bytes_per_s: float = 50e9
     mfu: float = 1.0
+
+
+@answer("prefix")
+class Prefix(Answer):
+    """What sharing, paging and moving caches saves."""
+
+    prefilled_tokens: int = field("tokens prefilled", "tokens")
+    prefilled_tokens_ideal: int = field("  if every token were shared", "tokens")
+    prefilled_tokens_without: int = field("  without a prefix cache", "tokens")
+    kv_bytes: int = field("their cache", "B")
+    kv_bytes_ideal: int = field("  if every token were shared", "B")
+    kv_bytes_without: int = field("  without a prefix cache", "B")
+    prefill_saved_share: float = field("prefill saved", "percent")
+    ttft_warm_s: float | None = field("TTFT on a hit", "s")
+    ttft_cold_s: float | None = field("  on a miss", "s")
+    working_set_bytes: int | Absent = field("histories of the users", "B", default=ABSENT)
+    pool_bytes: int | Absent = field("  pool of all replicas", "B", default=ABSENT)
+    hit_rate: float | Absent = field("  hit rate", "percent", default=ABSENT)
+    hit_rate_affine: float | Absent = field("  affine routing", "percent", default=ABSENT)
+    hit_rate_random: float | Absent = field("  random routing", "percent", default=ABSENT)
+    prefill_time_mean_s: float | Absent | None = field("  mean prefill", "s", default=ABSENT)
+    paged_batch: int = field("sequences, paged")
+    reserved_batch: int = field("  with reservations")
+    paged_waste: float = field("waste, paged", "percent", shown=False)
+    reserved_waste: float = field("waste, reserved", "percent", shown=False)
+    fetch_s: float = field("cache of a prompt from host memory", "s")
+    recompute_s: float | None = field("  computed again", "s")
+    fetch_faster: float | None = field("  fetching is faster by", note="times")
+    break_even_bytes_per_s: float | None = field("  break-even link", "B/s")
+    sequences: int = field(shown=False)
+    prefix_tokens: int = field(shown=False)
+    shared_tokens: int = field(shown=False)
+    mean_tokens: float = field(shown=False)
+    reserved_tokens: int = field(shown=False)
+    offload_bytes: int = field(shown=False)
 
 
 def popularity(users: int, exponent: float) -> list[tuple[float, int]]:
@@ -73,7 +109,7 @@ def lru_hit_rate(groups: Sequence[tuple[float, int]], places: float) -> float:
     return sum(share * count * -math.expm1(-share * high) for share, count in groups)
 
 
-def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
+def sharing(model: Model, plan: Deployment, what: Sharing) -> Answered[Prefix, Never]:
     """Prefix cache, paging and offload of one deployment."""
 
     def figure(name: str, value: Any, origin: str = "", unit: str = "tokens") -> Figure:
@@ -102,70 +138,50 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
         warnings.append(f"ttft_cold_s, ttft_warm_s, recompute_s: {cold.origin}")
     # The pool that is left for histories.
     budget = capacity.ledger(model, plan, 1)["kv_budget_bytes"].value
-    results: dict[str, Any] = {
-        "sequences": what.sequences,
-        "prefix_tokens": what.prefix,
-        "shared_tokens": shared.value,
-        "prefilled_tokens_without": what.sequences * what.prompt,
-        "prefilled_tokens_ideal": ideal_tokens,
-        "prefilled_tokens": computed.value,
-        "kv_bytes_without": whole(what.sequences * one.value),
-        "kv_bytes_ideal": whole(ideal_tokens * per_token),
-        "kv_bytes": whole(slots * per_token),
-        "ttft_cold_s": cold.value,
-        "ttft_warm_s": warm.value,
-        "prefill_saved_share": 1 - computed.value / (what.sequences * what.prompt),
-    }
     figures = {"prefilled_tokens": computed}
-    # ---- histories of many users
-    if what.users:
-        size = layout.sequence_bytes(model, plan, figure("ctx_tokens", padded_tokens(what.prompt, what.block))).value
-        places = max(0.0, budget) / size
-        # Affine routing makes one pool of all; random routing makes every replica see all users, and only one holds the last turn.
-        groups = popularity(what.users, what.zipf)
-        affine, random = lru_hit_rate(groups, places * what.replicas), f.routed_hit_rate(lru_hit_rate(groups, places), what.replicas)
-        hit = affine if what.affine else random
-        results |= {
-            "working_set_bytes": whole(what.users * size),
-            "pool_bytes": whole(max(0.0, budget) * what.replicas),
-            "hit_rate": hit,
-            "hit_rate_affine": affine,
-            "hit_rate_random": random,
-            "prefill_time_mean_s": None if cold.value is None else hit * warm.value + (1 - hit) * cold.value,
-        }
     # ---- paging
     mean = what.prompt + what.output / 2
     longest = what.reserved or what.prompt + what.output
     held = layout.sequence_bytes(model, plan, figure("ctx_tokens", mean)).value
     paged = m.max_batch_exact(budget, held / (1 - f.paged_waste(mean, what.block)))
     reserved = m.max_batch_exact(budget, layout.sequence_bytes(model, plan, figure("ctx_tokens", longest)).value)
-    results |= {
-        "mean_tokens": mean,
-        "paged_waste": f.paged_waste(mean, what.block),
-        "reserved_tokens": longest,
-        "reserved_waste": f.reserved_waste(mean, longest),
-        "paged_batch": max(0, math.floor(paged)),
-        "reserved_batch": max(0, math.floor(reserved)),
-    }
     # ---- offload
     moved = Figure("moved_bytes", one.value, "B", one.origin, one.formula, one.inputs)
     fetch = f.transfer_s.of(
         as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "`host_bandwidth`", "B/s")
     )
     figures["fetch_s"] = fetch
-    results |= {
-        "offload_bytes": whole(one.value),
-        "fetch_s": fetch.value,
-        "recompute_s": cold.value,
-        "fetch_faster": None,
-        "break_even_bytes_per_s": None,
-    }
+    even = None
     if cold.value is not None:
         even = f.break_even_link.of(as_name="break_even_bytes_per_s", moved_bytes=moved, recompute_s=cold)
         figures["break_even_bytes_per_s"] = even
-        results |= {"fetch_faster": cold.value / fetch.value, "break_even_bytes_per_s": even.value}
-    return Estimate(
-        results,
+    return Answered(
+        Prefix(
+            prefilled_tokens=computed.value,
+            prefilled_tokens_ideal=ideal_tokens,
+            prefilled_tokens_without=what.sequences * what.prompt,
+            kv_bytes=round(slots * per_token),
+            kv_bytes_ideal=round(ideal_tokens * per_token),
+            kv_bytes_without=round(what.sequences * one.value),
+            prefill_saved_share=1 - computed.value / (what.sequences * what.prompt),
+            ttft_warm_s=warm.value,
+            ttft_cold_s=cold.value,
+            **(_histories(model, plan, what, budget, warm.value, cold.value) if what.users else {}),
+            paged_batch=max(0, math.floor(paged)),
+            reserved_batch=max(0, math.floor(reserved)),
+            paged_waste=f.paged_waste(mean, what.block),
+            reserved_waste=f.reserved_waste(mean, longest),
+            fetch_s=fetch.value,
+            recompute_s=cold.value,
+            fetch_faster=None if cold.value is None else cold.value / fetch.value,
+            break_even_bytes_per_s=even.value if even else None,
+            sequences=what.sequences,
+            prefix_tokens=what.prefix,
+            shared_tokens=shared.value,
+            mean_tokens=mean,
+            reserved_tokens=longest,
+            offload_bytes=round(one.value),
+        ),
         figures,
         assumptions=(
             f"blocks of {what.block} tokens: only whole blocks are shared, and a sequence's own tokens fill blocks of its own",
@@ -185,6 +201,21 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Estimate:
     )
 
 
-def whole(value: float) -> int:
-    """Bytes are whole."""
-    return round(value)
+def _histories(model: Model, plan: Deployment, what: Sharing, budget: float, warm: float | None, cold: float | None) -> dict[str, Any]:
+    """The cached histories of many users in what `budget` leaves of a replica's memory.
+
+    Affine routing makes one pool of all; random routing makes every replica see all users, and only one holds the last turn.
+    """
+    size = layout.sequence_bytes(model, plan, Figure("ctx_tokens", padded_tokens(what.prompt, what.block), "tokens")).value
+    places = max(0.0, budget) / size
+    groups = popularity(what.users, what.zipf)
+    affine, random = lru_hit_rate(groups, places * what.replicas), f.routed_hit_rate(lru_hit_rate(groups, places), what.replicas)
+    hit = affine if what.affine else random
+    return {
+        "working_set_bytes": round(what.users * size),
+        "pool_bytes": round(max(0.0, budget) * what.replicas),
+        "hit_rate": hit,
+        "hit_rate_affine": affine,
+        "hit_rate_random": random,
+        "prefill_time_mean_s": None if warm is None or cold is None else hit * warm + (1 - hit) * cold,
+    }

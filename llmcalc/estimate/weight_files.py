@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmcalc import checkpoint, gguf_config, safetensors
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import printable
-from llmcalc.estimate import Estimate, memory
+from llmcalc.estimate import Answered, memory
 from llmcalc.files import Files
 from llmcalc.model import weights as model_weights
 
@@ -27,6 +28,51 @@ class Held:
         self.params = None if params is None or self.params is None else self.params + params
         self.bytes += size
         self.dtypes = {**(self.dtypes or {}), dtype: (self.dtypes or {}).get(dtype, 0) + size}
+
+
+@answer("weights", rows=True)
+class PartInFiles(Answer):
+    """One part of a model, computed and in its files."""
+
+    part: str = field("part")
+    params: int = field("computed", "params")
+    active_params: int = field("active per token", "params", shown=False)
+    bytes: float | None = field("bytes", "B")
+    file_params: int | None = field("in the files", "params", rank=2)
+    file_bytes: int = field("bytes there", "B")
+    file_dtypes: str = field("stored as", rank=3)
+
+
+@answer()
+class Difference(Answer):
+    """Why the files hold other bytes than the computed ones."""
+
+    reason: str = field("")
+    bytes: int = field("", "B")
+
+
+@answer()
+class Extra(Answer):
+    """A file that is not counted."""
+
+    name: str = field("")
+    bytes: int = field("", "B")
+    why: str = field("")
+
+
+@answer("weights")
+class InFiles(Answer):
+    """What the files hold, and what makes the difference to the computed bytes."""
+
+    file_bytes: int = field("weight files", "B")
+    file_tensor_bytes: int = field("  tensors in them", "B")
+    file_params: int | None = field("  parameters in them", "params")
+    file_bits_per_weight: float | None = field("  bits per weight")
+    file_count: int = field("files", shown=False)
+    file_bytes_by_dtype: dict[str, int] = field("bytes by dtype", shown=False)
+    file_difference_bytes: int | None = field("tensors less computed", "B")
+    file_differences: tuple[Difference, ...] = field("differences", shown=False)
+    extra_files: tuple[Extra, ...] = field("other files", shown=False)
 
 
 def no_parameters(files: Files) -> dict[str, str]:
@@ -103,16 +149,16 @@ def check(files: Files, model: Model) -> tuple[str, ...]:
     return (f"the file's tensors hold {found:,} parameters of the language model and its metadata describes {computed:,}{why}",)
 
 
-def compare(files: Files, model: Model, computed: Estimate) -> Estimate:
+def compare(files: Files, model: Model, computed: Answered[memory.Weights, memory.Part]) -> Answered[InFiles, PartInFiles]:
     """By part: parameters and bytes in the files beside the computed ones; the differences sum to the whole difference."""
     held = by_part(files, model)
-    rows = {str(row["part"]): dict(row) for row in computed.rows}
+    rows = {row.part: row for row in computed.rows}
     loose = no_parameters(files)
-    differences: list[dict[str, Any]] = []
+    differences: list[Difference] = []
 
     def differ(reason: str, size: float) -> None:
         if abs(size) >= 0.5:  # averages of bits leave a millionth of a byte
-            differences.append({"reason": reason, "bytes": round(size)})
+            differences.append(Difference(reason=reason, bytes=round(size)))
 
     unlike: list[str] = []
     for part in [*rows, *(name for name in held if name not in rows)]:
@@ -123,13 +169,13 @@ def compare(files: Files, model: Model, computed: Estimate) -> Estimate:
             differ("multi-token prediction, not in the total", own.bytes)
         elif part == "head" and row is None and model.stack.tied:
             differ("a stored copy of the tied head", own.bytes)
-        elif row is None or row.get("bytes") is None or own.params != row["params"]:
+        elif row is None or row.bytes is None or own.params != row.params:
             unlike.append(part)
         else:
-            differ(f"{part}: stored as {formats(own)}", own.bytes - row["bytes"])
-    params = sum((held[part].params or 0 if part in held else 0) - (rows[part]["params"] if part in rows else 0) for part in unlike)
+            differ(f"{part}: stored as {formats(own)}", own.bytes - row.bytes)
+    params = sum((held[part].params or 0 if part in held else 0) - (rows[part].params if part in rows else 0) for part in unlike)
     packed = any(held[part].params is None for part in unlike if part in held)
-    size = sum((held[part].bytes if part in held else 0) - ((rows[part]["bytes"] or 0) if part in rows else 0) for part in unlike)
+    size = sum((held[part].bytes if part in held else 0) - ((rows[part].bytes or 0) if part in rows else 0) for part in unlike)
     if unlike and params == 0 and not packed:
         differ(f"{', '.join(unlike)}: the same parameters, divided otherwise", size)
     else:
@@ -148,38 +194,32 @@ def compare(files: Files, model: Model, computed: Estimate) -> Estimate:
         warnings.append("file_params: packed words, and nothing says how many values are in one")
     if mtp and "mtp" not in held:
         warnings.append("the files hold no multi-token-prediction layers, though the config names some")
-    weight_bytes = computed.results["weight_bytes"]
-    extras = [{"name": name, "bytes": number, "why": why} for name, number, why in files.extras]
-    return Estimate(
-        results={
-            "file_bytes": files.file_bytes,
-            "file_tensor_bytes": files.tensor_bytes,
-            "file_count": len(files.files),
-            "file_params": total,
-            "file_bits_per_weight": files.tensor_bytes * 8 / total if total else None,
-            "file_bytes_by_dtype": dict(sorted(dtypes.items(), key=lambda pair: -pair[1])),
-            "file_difference_bytes": None if weight_bytes is None else round(files.tensor_bytes - weight_bytes),
-            "file_differences": sorted(differences, key=lambda one: -abs(one["bytes"])),
-            "extra_files": extras,
-        },
-        figures={},
-        rows=tuple(table),
-        inputs={},
-        assumptions=(),
-        warnings=tuple(warnings),
+    weight_bytes = computed.results.weight_bytes
+    extras = tuple(Extra(name=name, bytes=number, why=why) for name, number, why in files.extras)
+    results = InFiles(
+        file_bytes=files.file_bytes,
+        file_tensor_bytes=files.tensor_bytes,
+        file_params=total,
+        file_bits_per_weight=files.tensor_bytes * 8 / total if total else None,
+        file_count=len(files.files),
+        file_bytes_by_dtype=dict(sorted(dtypes.items(), key=lambda pair: -pair[1])),
+        file_difference_bytes=None if weight_bytes is None else round(files.tensor_bytes - weight_bytes),
+        file_differences=tuple(sorted(differences, key=lambda one: -abs(one.bytes))),
+        extra_files=extras,
     )
+    return Answered(results, {}, rows=tuple(table), warnings=tuple(warnings))
 
 
-def _other(part: str, own: Held | None, row: dict[str, Any] | None) -> tuple[str, float]:
+def _other(part: str, own: Held | None, row: memory.Part | None) -> tuple[str, float]:
     """A part whose parameters differ, in words and bytes."""
-    size = (own.bytes if own else 0) - ((row["bytes"] or 0) if row else 0)
+    size = (own.bytes if own else 0) - ((row.bytes or 0) if row else 0)
     if own is None:
         return f"{part}: not in the files", size
     if row is None:
         return f"{part}: not in the config", size
     if own.params is None:
         return f"{part}: packed words", size
-    more = own.params - row["params"]
+    more = own.params - row.params
     if not more:
         return f"{part}: stored as {formats(own)}", size
     return f"{part}: {abs(more):,} parameters {'more' if more > 0 else 'fewer'} than computed", size
@@ -191,11 +231,13 @@ def formats(own: Held) -> str:
     return ", ".join(printable(name, 20) for name, _ in ordered[:6]) + (" …" if len(ordered) > 6 else "")
 
 
-def _row(part: str, row: dict[str, Any] | None, own: Held | None, loose: Iterable[str]) -> dict[str, Any]:
-    base = row or {"part": part, "params": 0, "active_params": 0, "bytes": 0}
-    return {
-        **base,
-        "file_params": 0 if own is None or part in loose else own.params,
-        "file_bytes": own.bytes if own else 0,
-        "file_dtypes": formats(own) if own else "",
-    }
+def _row(part: str, row: memory.Part | None, own: Held | None, loose: Iterable[str]) -> PartInFiles:
+    return PartInFiles(
+        part=part,
+        params=row.params if row else 0,
+        active_params=row.active_params if row else 0,
+        bytes=row.bytes if row else 0,
+        file_params=0 if own is None or part in loose else own.params,
+        file_bytes=own.bytes if own else 0,
+        file_dtypes=formats(own) if own else "",
+    )

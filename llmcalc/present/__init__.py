@@ -52,14 +52,18 @@ def facts(answer: Answer, **said: Words | str | bool) -> tuple[Fact, ...]:
             if isinstance(new, str)
             else replace(old, shown=new)
             if isinstance(new, bool)
-            else replace(new, label=new.label or old.label, unit=old.unit)
+            else replace(new, label=old.label if new.label is None else new.label, unit=old.unit)
         )
-    return tuple(Fact(key, named[key].label, value, named[key].unit, named[key].shown, named[key].note) for key, value in answer.items())
+    return tuple(
+        Fact(key, named[key].label or "", value, named[key].unit, named[key].shown, named[key].note) for key, value in answer.items()
+    )
 
 
 def columns(kind: type[Answer], **shown: bool) -> tuple[Column, ...]:
     """The columns of a kind of rows. `shown` by key, where that depends on values."""
-    return tuple(Column(key, said.label, said.unit, shown.get(key, said.shown), said.rank, said.bar) for key, said in words(kind).items())
+    return tuple(
+        Column(key, said.label or "", said.unit, shown.get(key, said.shown), said.rank, said.bar) for key, said in words(kind).items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from typing import Any
 
 from llmcalc.errors import printable
@@ -31,7 +32,7 @@ def render(report: Report) -> str:
 def _cell(value: Any) -> Any:
     """Text that a spreadsheet would run as a formula is quoted with an apostrophe; control characters are written out."""
     if isinstance(value, list | tuple):
-        value = " ".join(str(item) for item in value)
+        value = " ".join(str(dict(item) if isinstance(item, Mapping) else item) for item in value)
     if isinstance(value, str):
         value = printable(value, 10_000)
         return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmcalc.figures import derivation
@@ -51,7 +51,7 @@ def _clean(value: Any, key: str, lost: list[str]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         lost.append(key)
         return None
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _clean(inner, f"{key}.{name}", lost) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(inner, key, lost) for inner in value]
