@@ -9,6 +9,7 @@ written from their YAML by scripts/hardware_index.py.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -484,13 +485,23 @@ def _unknown(reference: str) -> ProfileError:
     )
 
 
+METAL_SHARES = ((16, 2 / 3), (32, 0.74), (64, 0.78), (128, 0.81), (512, 0.84), (math.inf, 0.90625))
+"""recommendedMaxWorkingSetSize of macOS 15 and 26 over the memory, below so many GB: logs of ggml_metal say 12,713 MB of 16 GB,
+26,801 of 32, 30,151 of 36, 40,201 of 48, 55,663 of 64, 115,449 of 128 and 498,216 of 512; 8 GB as macOS 14 had it."""
+
+
+def metal_limit_bytes(size_bytes: float) -> float:
+    """What macOS lets the GPU use by default of a memory of that decimal size, which is binary in fact. [B]"""
+    return size_bytes / 1e9 * 2**30 * next(share for below, share in METAL_SHARES if size_bytes < below * 1e9)
+
+
 def _resized(device: Device, size: float) -> Device:
     """The device with the memory [bytes] that its name asks for."""
     if size == device.memory_bytes:
         return device
     limit = device.memory_gpu_limit_bytes
     if limit is not None and device.kind == "apple":
-        limit = size / 1e9 * 2**30 * (2 / 3 if size <= 32e9 else 3 / 4)  # macOS's default wired limit
+        limit = metal_limit_bytes(size)
     return replace(
         device,
         memory_bytes=size,

@@ -241,11 +241,21 @@ def test_no_devices_at_all_is_a_usage_error() -> None:
 
 def test_a_size_in_the_name_picks_among_the_sizes_sold() -> None:
     device = hardware.load("Apple M3 Max (40-core GPU, 64 GB)")
-    assert (device.id, device.memory_bytes, device.memory_gpu_limit_bytes) == ("apple-m3-max", 64e9, 48 * 2**30)
+    assert (device.id, device.memory_bytes, device.memory_gpu_limit_bytes) == ("apple-m3-max", 64e9, pytest.approx(0.81 * 64 * 2**30))
     small = hardware.load("M1 8GB")
     assert small.memory_gpu_limit_bytes == pytest.approx(8 * 2**30 * 2 / 3)
     assert hardware.load("M4 Max 36GB").id == "apple-m4-max-32c"
     assert hardware.load("EPYC 9654 768GB").memory_bytes == 768e9
+
+
+@pytest.mark.parametrize(
+    ("name", "logged_bytes"),
+    # ggml_metal's recommendedMaxWorkingSetSize [MB] on macOS 15 and 26.
+    [("M3 16GB", 12713.12e6), ("M4 32GB", 26800.60e6), ("M3 Pro 36GB", 30150.67e6), ("M4 Pro 48GB", 40200.90e6), ("M3 Max 64GB", 55662.79e6),
+     ("M4 Max 128GB", 115448.73e6), ("M3 Ultra 512GB", 498216.21e6), ("M4 Pro 24GB", 17.76 * 2**30)],
+)  # fmt: skip
+def test_what_macos_leaves_the_gpu(name: str, logged_bytes: float) -> None:
+    assert hardware.load(name).memory_usable_bytes == pytest.approx(logged_bytes, rel=2e-3)
 
 
 @pytest.mark.parametrize("name", ["RTX A4000 8GB", "H100 PCIe 94GB", "H100 96GB", "RTX 4090 48 GB", "M4 Max 96GB"])
