@@ -50,6 +50,8 @@ def deploy(
     tp: int | None = None,
     pp: int = 1,
     ep: int = 1,
+    link: str | None = None,
+    network: str | None = None,
     engine: str = "napkin",
     reserve_bytes: float = 0,
     utilization: float | None = None,
@@ -71,7 +73,7 @@ def deploy(
     if tp is None:
         tp, pp = (count // pp, pp) if pp > 1 or ep > 1 else row.layout(count)
     plan = Deployment(
-        device=hardware.load(name),
+        device=hardware.joined(hardware.load(name), link, network),
         weights=memory.weight_format(model, weights)[0],
         kv=memory.kv_format(model, kv_dtype)[0],
         tp=max(1, tp),

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llmcalc import data
+from llmcalc import data, links
 from llmcalc.errors import LlmcalcError, ProfileError, UsageError, close_matches, printable
 from llmcalc.units import decimal_size, quantity, usd
 
@@ -193,6 +193,17 @@ class Device:
         return sorted(next(filter(None, ranked), []), key=lambda price: price.usd_per_hour)
 
 
+def joined(device: Device, link: str | None, network: str | None) -> Device:
+    """The device over another link or network than its profile's, each a name of `links` or a rate. Errors: bad-link."""
+    if link is not None:
+        given = links.asked(link, "link")
+        device = replace(device, link=Link(given.name, given.rate), devices_per_node=max(2, device.devices_per_node))
+    if network is not None:
+        given = links.asked(network, "network")
+        device = replace(device, network=Network(given.name, given.rate))
+    return device
+
+
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 _BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
@@ -222,6 +233,8 @@ class _Index(NamedTuple):
     """Every name as written, for close matches, to the id."""
     family: dict[str, list[str]]
     """Every id to the ids of its family."""
+    systems: dict[str, int]
+    """Key of a machine's name to how many devices it has."""
 
 
 def index_of(profiles: Iterable[Profile]) -> dict[str, Any]:
@@ -233,8 +246,9 @@ def index_of(profiles: Iterable[Profile]) -> dict[str, Any]:
         fields = ("aliases", "product_names", "assumed_for", "shared_names")
         table[profile.id] = {"name": profile.name, "family": profile.family}
         table[profile.id] |= {each: list(getattr(profile, each)) for each in fields}
+        table[profile.id] |= {"systems": profile.systems} if profile.systems else {}
         refused |= {_key(name) for name in profile.shared_names}
-        names = (profile.id, profile.name, *profile.aliases, *profile.product_names, *profile.assumed_for)
+        names = (profile.id, profile.name, *profile.aliases, *profile.product_names, *profile.assumed_for, *profile.systems)
         for key in {_key(name) for name in names}:
             if owner.setdefault(key, profile.id) != profile.id:
                 raise ProfileError("name-claimed-twice", f"{profile.id} and {owner[key]} both claim the name {key!r}")
@@ -257,10 +271,11 @@ def _table() -> dict[str, Any]:
 @cache
 def _index() -> _Index:
     table = _table()
-    index = _Index({}, {}, {}, frozenset(e for row in table.values() for e in _brand_keys(row)), {}, {})
+    index = _Index({}, {}, {}, frozenset(e for row in table.values() for e in _brand_keys(row)), {}, {}, {})
     families: dict[str, list[str]] = {}
     for ident, row in table.items():
-        exact = (ident, row["name"], *row["aliases"], *row["product_names"])
+        exact = (ident, row["name"], *row["aliases"], *row["product_names"], *row.get("systems", ()))
+        index.systems.update((_key(name), count) for name, count in row.get("systems", {}).items())
         index.exact.update((_key(name), ident) for name in exact)
         index.assumed.update((_key(name), ident) for name in row["assumed_for"])
         index.names.update((name, ident) for name in (*exact, *row["assumed_for"]))
@@ -584,14 +599,17 @@ def _mark(profile: Profile, field: str) -> str:
 
 
 def parse_count(text: str) -> tuple[int, str]:
-    """`2x rtx-4090`, `8×h100-sxm`, `8 x h100` to (count, name); a bare name counts 1. Errors: bad-device-count."""
+    """`2x rtx-4090`, `8×h100-sxm`, `8 x h100` to (count, name); a bare name counts 1, a machine's name its devices: `2x hgx-h100` is 16.
+
+    Errors: bad-device-count.
+    """
     found = _COUNT.fullmatch(text)
     # "7900 XTX" and "7950X" are names, not 7900 times "TX"; "2xh100.yaml" may be a file.
     if found is None or _key(text) in _index().exact or (_is_file_name(text) and Path(text).is_file()):
-        return 1, text.strip()
+        return _index().systems.get(_key(text), 1), text.strip()
     if int(found[1]) < 1:
         raise UsageError("bad-device-count", f"{text!r} is no device at all", "write it like 2x rtx-4090")
-    return int(found[1]), found[2].strip()
+    return int(found[1]) * _index().systems.get(_key(found[2]), 1), found[2].strip()
 
 
 def check(path: str | Path) -> list[str]:

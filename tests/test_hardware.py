@@ -154,9 +154,23 @@ def test_every_name_loads_its_device(ident: str) -> None:
     for name in (row.id, row.name, *row.aliases, *row.product_names, *row.assumed_for):
         assert hardware.load(name).id == ident
         assert hardware.load(name.upper()).id == ident
-        assert hardware.parse_count(name) == (1, name)
+        assert hardware.parse_count(name) == (row.systems.get(name, 1), name)
     for name in row.product_names:
         assert hardware.load(name) == hardware.load(ident), "a driver's name needs no assumption"
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "ident"),
+    [
+        ("2x hgx-h100", 16, "h100-sxm"),
+        ("gb200-nvl72", 72, "gb200"),
+        ("DGX Spark pair", 2, "dgx-spark"),
+        ("4x apple-m3-ultra", 4, "apple-m3-ultra"),
+    ],
+)
+def test_machines_of_several_devices_have_names(words: str, count: int, ident: str) -> None:
+    found, name = hardware.parse_count(words)
+    assert (found, hardware.load(name).id) == (count, ident)
 
 
 @pytest.mark.parametrize(

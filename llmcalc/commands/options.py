@@ -165,6 +165,10 @@ class Layout(Group):
     tp = option(None, "--tp", metavar="N", read=parse.counting(most=8192), help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")
     pp = option("1", "--pp", metavar="N", read=parse.counting(most=1024), help="Pipeline stages.")
     ep = option("1", "--ep", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks.")
+    link = option(
+        None, "--link", metavar="LINK", help="Link inside a node instead of the profile's: pcie4-host, nvlink-bridge, tb5, 200GbE."
+    )
+    network = option(None, "--network", metavar="RATE", help="Network between nodes, of each device: 400Gb/s, ndr, 200GbE.")
 
 
 class Placement(Layout):
