@@ -270,9 +270,9 @@ class Profile(_Strict):
     family: Name | None = None
     """Devices that people call by one name: H100 for the SXM, PCIe and NVL parts."""
     aliases: Names = []
+    """Other names of exactly this device."""
     systems: Annotated[dict[Name, Annotated[int, Field(ge=1, le=100_000)]], Field(max_length=64)] = {}
     """Machines that are sold with several of the device, by name, and how many: `HGX H100: 8`."""
-    """Other names of exactly this device."""
     product_names: Names = []
     """The driver's exact names."""
     assumed_for: Names = []

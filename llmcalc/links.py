@@ -162,7 +162,7 @@ LINKS = {
         ),
     )
 }
-"""Every link that `--link` and `--network` take by name."""
+"""Every link by name."""
 _PATTERNS = (
     (r"nvlink\D*([2-5])", "nvlink{}"),
     (r"pcie?\D*([3-6])[.0]*\D*x?(8|4)$", "pcie{}-x{}"),
