@@ -1,0 +1,11 @@
+"""A checkpoint as it ships: which scheme its quantization_config gives every weight, and what that takes in bytes.
+
+A quantiser replaces matrices, and its lists say which it leaves alone, by module name. The names here follow the Hub's
+files; where files of different code bases spell a module differently, a list is matched against every spelling.
+"""
+
+from llmcalc.checkpoint.names import names
+from llmcalc.checkpoint.schemes import Checkpoint, Kept, Scheme, size
+from llmcalc.checkpoint.whole import BALANCED, METHODS, method, read
+
+__all__ = ["BALANCED", "METHODS", "Checkpoint", "Kept", "Scheme", "method", "names", "read", "size"]
