@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from llmcalc.config import Config
 from llmcalc.figures import Formula
@@ -58,10 +58,21 @@ def norm(name: str, width: int, style: NormStyle = "rms") -> tuple[Weight, ...]:
     return tuple(Weight(f"{name}{suffix}", "norms", width) for suffix in ("", ".bias")[:vectors])
 
 
+Reach = Literal["full", "window", "chunked"]
+Kind = (
+    Reach
+    | Literal["shared", "cross", "sparse", "shared-weights", "cca", "mla", "mla-sparse", "compressed", "compressed-sparse"]
+    | Literal["delta-net", "kimi-delta", "lightning", "linear", "mamba1", "mamba2", "rg-lru", "short-conv", "linear-layer"]
+    | Literal["rwkv4", "rwkv5", "rwkv6", "rwkv7", "mlstm"]
+)
+KINDS: frozenset[str] = frozenset(kind for group in get_args(Kind) for kind in get_args(group))
+"""Every kind of token mixer. To add one: its builder in attention/, its word here; engines and estimates may ask for it by this word."""
+
+
 class Span(NamedTuple):
     """How far a layer looks back: everything, a window, or the chunk it is in."""
 
-    kind: Literal["full", "window", "chunked"]
+    kind: Reach
     tokens: int | None = None
 
 
@@ -99,7 +110,7 @@ class State(NamedTuple):
 class Attention:
     """The token mixer of one layer: attention, recurrence, or both."""
 
-    kind: str
+    kind: Kind
     weights: tuple[Weight, ...]
     entries: tuple[Entry, ...] = ()
     states: tuple[State, ...] = ()

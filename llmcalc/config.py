@@ -66,6 +66,12 @@ class Config:
         self._old: dict[str, str] = facts.get("names", {})
         self._never_null: list[str] = facts.get("never_null", [])
 
+    def seen_as(self, model_type: str, raw: Mapping[str, Any] | None = None, *, defaults_of: str | None = None) -> Config:
+        """The same block read as another type: what either reader uses counts for both."""
+        other = Config(self.raw if raw is None else raw, model_type, self.path, defaults_of)
+        other.used = self.used
+        return other
+
     # ---- raw values
 
     def _given(self, names: Sequence[str]) -> tuple[str, Any]:
@@ -325,6 +331,27 @@ v_dim_factor v_head_dim v_low_rank_dim vision_config vocab_size vocab_size_per_l
 zero_expert_num
 """.split()
 )
+
+# Asked for by readers, and yet no shape: names, and what only tells two layouts of one type apart.
+METADATA: dict[str, str] = {
+    "architectures": "names the class, for files without model_type and types that have two",
+    "is_encoder_decoder": "asked by encoder-decoder classes to refuse half a model; the others have no encoder to add",
+    "is_moe": "doge alone; elsewhere the number of experts says it",
+    "architecture": "phi-msft's layout of a block, in an object of its own",
+    "quantization_bit": "chatglm's own quantisation: bits, not parameters",
+    "patch_size": "fuyu's patches, which other types have in their vision tower",
+    "num_channels": "as patch_size",
+    "scale_emb": "a factor; it tells MiniCPM-V 2 from 2.5",
+    "version": "names the language model of a MiniCPM-V",
+    "vision_encoder": "a name; MiniCPM-V's tower",
+    "img_processor": "Phi-3-vision's tower",
+    "activation_function": "its name tells jais an MLP of three matrices from one of two",
+    "max_context_length": "openelm's word for the longest context",
+    "max_position_embedding": "step3's word for the longest context",
+    "model_version": "which RWKV-5",
+    "use_long_context": "zamba2's rotary positions",
+    "text_model_id": "the language model is another repository's",
+}
 
 
 def leftovers(config: Config, skip: Iterable[str] = ()) -> list[str]:

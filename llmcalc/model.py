@@ -126,9 +126,7 @@ def _text_block(outer: Config) -> tuple[Config, str]:
     if default and outer.model_type not in MODULES:
         # Older files keep the language model's keys at the top, beside vision_config; the wrapper may set some of its own.
         absent = {} if "hidden_size" in outer.raw else class_defaults()[outer.model_type].get("absent", {}).get("text_config", {})
-        flat = Config({**absent, **outer.raw}, default)
-        flat.used = outer.used  # one block, two readers
-        return flat, default
+        return outer.seen_as(default, {**absent, **outer.raw}), default
     return outer, outer.model_type
 
 

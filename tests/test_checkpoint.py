@@ -8,6 +8,7 @@ import pytest
 
 from llmcalc import checkpoint, formats, model, sources
 from llmcalc.architecture import Model, Weight
+from llmcalc.checkpoint.schemes import FLOAT8
 from llmcalc.errors import ConfigError
 from llmcalc.estimate import memory
 
@@ -164,7 +165,7 @@ def test_scales_of_qwens_blocks_are_bf16() -> None:
 
 def test_blocks_that_do_not_divide_are_whole() -> None:
     # [130, 200] has 2 × 2 blocks of 128 × 128.
-    kept = [checkpoint.Kept(checkpoint.FLOAT8, 1)]
+    kept = [checkpoint.Kept(FLOAT8, 1)]
     assert checkpoint.size(Weight("w", "mlp", 130, 200), kept) == 130 * 200 + 4 * 4
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from llmcalc.architecture import Attention, Entry, Part, Weight, linear, norm
+from llmcalc.architecture import Attention, Entry, Kind, Part, Weight, linear, norm
 from llmcalc.attention.mla import Index
 from llmcalc.formulas.memory import index_bytes_per_token, single_head_bytes_per_token
 
@@ -52,5 +52,5 @@ def build(hidden: int, d: Dims, *, ratio: int = 0, index: Index | None = None) -
         weights += linear("indexer.q_b_proj", "indexer", index.heads * index.dim, d.q_rank)
         weights += linear("indexer.weights_proj", "indexer", index.heads, hidden)
         entries += (Entry(index_bytes_per_token, (("index_head_dim", index.dim),), ratio=ratio, flops=2 * index.heads * index.dim),)
-    kind = "compressed-sparse" if index else "compressed" if ratio else "window"
+    kind: Kind = "compressed-sparse" if index else "compressed" if ratio else "window"
     return Attention(kind, weights, entries, query_heads=d.heads, kv_heads=1)

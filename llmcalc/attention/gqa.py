@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from llmcalc.architecture import FULL, Attention, Entry, Span, Weight, linear
+from llmcalc.architecture import FULL, Attention, Entry, Kind, Span, Weight, linear
 from llmcalc.config import Config
 from llmcalc.formulas.memory import kv_bytes_per_token, split_kv_bytes_per_token
 
@@ -31,7 +31,7 @@ def build(
     extra: tuple[Weight, ...] = (),
     extra_entries: tuple[Entry, ...] = (),
     reads: int | None = None,
-    kind: str | None = None,
+    kind: Kind | None = None,
 ) -> Attention:
     """One layer of GQA.
 

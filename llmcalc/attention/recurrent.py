@@ -7,7 +7,7 @@ like attention); convolutions, decays, time steps and skips are "state".
 
 from __future__ import annotations
 
-from llmcalc.architecture import Attention, State, StateDtype, Weight, linear, norm
+from llmcalc.architecture import Attention, Kind, State, StateDtype, Weight, linear, norm
 from llmcalc.formulas.memory import conv_state_elements, ssm_state_elements, vector_state_elements
 
 
@@ -26,7 +26,7 @@ def vectors(number: int, width: int, dtype: StateDtype, name: str = "recurrent")
     return State(name, vector_state_elements, (("vectors", number), ("width", width)), dtype)
 
 
-def build(kind: str, weights: tuple[Weight, ...], *states: State) -> Attention:
+def build(kind: Kind, weights: tuple[Weight, ...], *states: State) -> Attention:
     """A recurrent mixer."""
     return Attention(kind, weights, states=states)
 

@@ -8,7 +8,7 @@ from typing import Any
 from llmcalc.architecture import Model
 from llmcalc.checkpoint.matching import all_but
 from llmcalc.checkpoint.names import TOWERS
-from llmcalc.checkpoint.schemes import Rule, Scheme, is_linear, listed
+from llmcalc.checkpoint.schemes import Rule, Scheme, is_linear, list_of
 
 
 def by_bitsandbytes(q: Mapping[str, Any], model: Model) -> Rule:
@@ -23,5 +23,5 @@ def by_bitsandbytes(q: Mapping[str, Any], model: Model) -> Rule:
         # Per block a byte and 1/256 of an fp32, or an fp32; per matrix the code books (16 and 256 fp32) and about 100 B of state.
         scheme = Scheme("nf4", 4, (1, 64), 1 + 4 / 256, matrix_bytes=1188) if double else Scheme("nf4", 4, (1, 64), 4, matrix_bytes=164)
     return all_but(
-        scheme, listed(q, "llm_int8_skip_modules"), lambda weight: is_linear(weight) or (weight.part in TOWERS and weight.columns > 1)
+        scheme, list_of(q, "llm_int8_skip_modules"), lambda weight: is_linear(weight) or (weight.part in TOWERS and weight.columns > 1)
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint.matching import Matcher
-from llmcalc.checkpoint.schemes import MXFP4, NVFP4, Rule, Scheme, is_linear, listed, pair_of, whole_number
+from llmcalc.checkpoint.schemes import MXFP4, NVFP4, Rule, Scheme, is_linear, list_of, pair_of, whole_number
 from llmcalc.errors import ConfigError
 
 
@@ -26,13 +26,13 @@ def by_compressed_tensors(q: Mapping[str, Any], model: Model) -> Rule:
             continue  # activations or caches alone
         packing = str(group.get("format") or q.get("format") or "")
         scheme = _tensor_scheme(group["weights"], group.get("input_activations"), packing, shape)
-        targets = [text for text in listed(group, "targets") or ["Linear"] if isinstance(text, str)]
+        targets = [text for text in list_of(group, "targets") or ["Linear"] if isinstance(text, str)]
         if any(text in ("Linear", "LinearBase", "FusedMoE", "Embedding") for text in targets):
             everywhere.append(scheme)
         rest = [text for text in targets if "." in text or text.startswith("re:")]
         if rest:
             named.append((Matcher(rest), scheme))
-    skip = Matcher(listed(q, "ignore"))
+    skip = Matcher(list_of(q, "ignore"))
 
     def rule(weight: Weight, spellings: tuple[str, ...]) -> Scheme | None:
         matrix = weight.columns > 1 and weight.part not in ("norms", "state", "positions", "embedding")

@@ -8,7 +8,7 @@ from typing import Any
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint.matching import Matcher, all_but, expression
 from llmcalc.checkpoint.names import PREFIXES
-from llmcalc.checkpoint.schemes import Rule, Scheme, is_linear, listed, whole_number
+from llmcalc.checkpoint.schemes import Rule, Scheme, is_linear, list_of, whole_number
 
 
 def by_awq(q: Mapping[str, Any], model: Model) -> Rule:
@@ -16,7 +16,7 @@ def by_awq(q: Mapping[str, Any], model: Model) -> Rule:
     bits, group = whole_number(q, "bits", whole_number(q, "w_bit", 4, most=16), most=16), whole_number(q, "group_size", 128, least=-1)
     zero = bits / 8 if q.get("zero_point", True) else 0
     scheme = Scheme("awq" if bits == 4 else f"int{bits}", bits, (1, max(group, 0)), 2 + zero)
-    return all_but(scheme, listed(q, "modules_to_not_convert"))
+    return all_but(scheme, list_of(q, "modules_to_not_convert"))
 
 
 def by_gptq(q: Mapping[str, Any], model: Model) -> Rule:
@@ -35,7 +35,7 @@ def by_gptq(q: Mapping[str, Any], model: Model) -> Rule:
         )
         for text, value in (dynamic.items() if isinstance(dynamic, Mapping) else ())
     ]
-    skip = Matcher(listed(q, "modules_to_not_convert"))
+    skip = Matcher(list_of(q, "modules_to_not_convert"))
     extra = q.get("extra_config")  # AutoRound: {module: {bits: 16}}
     kept = Matcher(
         name

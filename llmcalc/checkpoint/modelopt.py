@@ -8,7 +8,7 @@ from typing import Any
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint.compressed_tensors import by_compressed_tensors
 from llmcalc.checkpoint.matching import Matcher, all_but
-from llmcalc.checkpoint.schemes import FLOAT8, MXFP4, MXFP8, NVFP4, Rule, Scheme, listed, unknown_scheme, whole_number
+from llmcalc.checkpoint.schemes import FLOAT8, MXFP4, MXFP8, NVFP4, Rule, Scheme, list_of, unknown_scheme, whole_number
 from llmcalc.errors import printable
 
 
@@ -74,4 +74,4 @@ def by_modelopt(q: Mapping[str, Any], model: Model) -> Rule:
     if not isinstance(algo, str):
         raise unknown_scheme("ModelOpt without quant_algo")
     group = block.get("group_size")
-    return all_but(_algorithm(algo, group if isinstance(group, int) else None), listed(block, "exclude_modules", "ignore"))
+    return all_but(_algorithm(algo, group if isinstance(group, int) else None), list_of(block, "exclude_modules", "ignore"))

@@ -8,7 +8,7 @@ from typing import Any
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint.matching import all_but
 from llmcalc.checkpoint.modelopt import listed_layers
-from llmcalc.checkpoint.schemes import FLOAT8, MXFP4, Rule, Scheme, listed, pair_of, whole_number
+from llmcalc.checkpoint.schemes import FLOAT8, MXFP4, Rule, Scheme, list_of, pair_of, whole_number
 
 
 def by_fp8(q: Mapping[str, Any], model: Model) -> Rule:
@@ -20,7 +20,7 @@ def by_fp8(q: Mapping[str, Any], model: Model) -> Rule:
         high, wide = (whole_number({"weight_block_size": side}, "weight_block_size") for side in pair_of(blocks))
         v4 = model.model_type in ("deepseek_v4", "deepseek_ref")
         base = FLOAT8._replace(block=(high, wide), block_bytes=1 if v4 else 2 if model.model_type.startswith("qwen") else 4)
-    plain = all_but(base, listed(q, "modules_to_not_convert", "ignored_layers"))
+    plain = all_but(base, list_of(q, "modules_to_not_convert", "ignored_layers"))
     layers = listed_layers(q)
     experts = MXFP4 if q.get("expert_dtype") == "fp4" else None
 
@@ -36,12 +36,12 @@ def by_fp8(q: Mapping[str, Any], model: Model) -> Rule:
 
 def by_mxfp4(q: Mapping[str, Any], model: Model) -> Rule:
     """Experts alone, a scale for each 32 elements."""
-    return all_but(MXFP4, listed(q, "modules_to_not_convert"), lambda weight: weight.part == "experts" and weight.columns > 1)
+    return all_but(MXFP4, list_of(q, "modules_to_not_convert"), lambda weight: weight.part == "experts" and weight.columns > 1)
 
 
 def by_fbgemm(q: Mapping[str, Any], model: Model) -> Rule:
     """A scale for each row."""
-    return all_but(Scheme("fp8", 8, (1, 0), 4, compute="fp8"), listed(q, "modules_to_not_convert"))
+    return all_but(Scheme("fp8", 8, (1, 0), 4, compute="fp8"), list_of(q, "modules_to_not_convert"))
 
 
 def by_gguf(q: Mapping[str, Any], model: Model) -> Rule:

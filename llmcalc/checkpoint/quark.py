@@ -7,7 +7,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.checkpoint.matching import all_but
-from llmcalc.checkpoint.schemes import MXFP4, Rule, Scheme, listed, unknown_scheme
+from llmcalc.checkpoint.schemes import MXFP4, Rule, Scheme, list_of, unknown_scheme
 from llmcalc.errors import printable
 
 
@@ -24,4 +24,4 @@ def by_quark(q: Mapping[str, Any], model: Model) -> Rule:
     }
     if dtype not in known:
         raise unknown_scheme(f"Quark's weight dtype {printable(dtype, 40)!r}")
-    return all_but(known[dtype], listed(q, "exclude"))
+    return all_but(known[dtype], list_of(q, "exclude"))

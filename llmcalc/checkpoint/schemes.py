@@ -126,7 +126,7 @@ def whole_number(q: Mapping[str, Any], key: str, default: int | None = None, lea
     return value
 
 
-def listed(q: Mapping[str, Any], *keys: str) -> list[Any]:
+def list_of(q: Mapping[str, Any], *keys: str) -> list[Any]:
     """The first of the keys that holds a list."""
     for key in keys:
         value = q.get(key)

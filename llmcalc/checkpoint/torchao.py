@@ -7,7 +7,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.checkpoint.matching import all_but
-from llmcalc.checkpoint.schemes import Rule, Scheme, listed, unknown_scheme, whole_number
+from llmcalc.checkpoint.schemes import Rule, Scheme, list_of, unknown_scheme, whole_number
 from llmcalc.errors import printable
 
 
@@ -31,4 +31,4 @@ def by_torchao(q: Mapping[str, Any], model: Model) -> Rule:
         scheme = Scheme("int8", 8, (1, 0), 2, compute="int8" if act else "bf16")
     else:
         raise unknown_scheme(f"torchao's {printable(str(kind), 60)}")
-    return all_but(scheme, listed(q, "modules_to_not_convert"))
+    return all_but(scheme, list_of(q, "modules_to_not_convert"))

@@ -17,7 +17,7 @@ from llmcalc.checkpoint.modelopt import by_modelopt
 from llmcalc.checkpoint.names import TOWERS, names
 from llmcalc.checkpoint.plain import by_fbgemm, by_fp8, by_gguf, by_mxfp4
 from llmcalc.checkpoint.quark import by_quark
-from llmcalc.checkpoint.schemes import Checkpoint, Kept, Rule, Scheme, is_linear, listed, size, unknown_scheme
+from llmcalc.checkpoint.schemes import Checkpoint, Kept, Rule, Scheme, is_linear, list_of, size, unknown_scheme
 from llmcalc.checkpoint.torchao import by_torchao
 from llmcalc.errors import printable
 from llmcalc.formats import Format
@@ -131,7 +131,7 @@ def _names_single_experts(q: Mapping[str, Any], model: Model) -> bool:
     counts = {group.layer.mlp.experts for group in model.groups if group.layer.mlp and group.layer.mlp.experts}
     for block in blocks:
         layers = block.get("quantized_layers")
-        listed = [(name, "") for key in ("ignore", "exclude_modules", "modules_to_not_convert") for name in listed(block, key)]
+        listed = [(name, "") for key in ("ignore", "exclude_modules", "modules_to_not_convert") for name in list_of(block, key)]
         listed += [(name, str(value)) for name, value in layers.items()] if isinstance(layers, Mapping) else []
         seen = Counter((_EXPERT.sub("experts.#", name), value) for name, value in listed if isinstance(name, str) and _EXPERT.search(name))
         if not set(seen.values()) <= counts:

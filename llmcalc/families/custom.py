@@ -13,7 +13,6 @@ from llmcalc.attention import gqa, recurrent
 from llmcalc.config import MOST_LAYERS, Config
 from llmcalc.errors import ConfigError, printable
 from llmcalc.families import family, llama, reader
-from llmcalc.families.deepseek import sparse_layers
 from llmcalc.mlp import dense, experts, moe
 
 
@@ -31,8 +30,7 @@ def whole_width(c: Config, query: int, dim: int) -> None:
 
 def borrowed(c: Config, model_type: str, *notes: str) -> Stack:
     """The same keys, read as another type with that type's class defaults."""
-    inner = Config(c.raw, model_type, c.path)
-    inner.used = c.used
+    inner = c.seen_as(model_type)
     read = reader(model_type)
     assert read is not None
     stack = read(inner)
@@ -342,8 +340,7 @@ def plamo(c: Config) -> Stack:
 @family("deci")
 def deci(c: Config) -> Stack:
     """DeciLM: Llama with a number of KV heads for each layer."""
-    inner = Config(c.raw, "llama", c.path)
-    inner.used = c.used
+    inner = c.seen_as("llama")
     listed = inner.counts("num_key_value_heads_per_layer", least=1)
     if listed is None:
         raise c.missing("num_key_value_heads_per_layer")
@@ -478,27 +475,6 @@ def baichuan_m1(c: Config) -> Stack:
 
 
 # ---- mixtures of experts
-
-
-@family("deepseek", "deepseek_vl_v2", "deepseek_ocr2_text")
-def deepseek(c: Config) -> Stack:
-    """DeepSeek-MoE, and DeepSeek-V2 without MLA (VL2-tiny, OCR): MHA, shared experts, dense layers first."""
-    if c.model_type not in ("deepseek", "deepseek_ocr2_text"):
-        if c.flag("use_mla", default=True):
-            latent = reader("deepseek_v2")
-            assert latent is not None
-            return latent(c)
-        # The latent's widths are null or zero where there is none.
-        c.dismiss("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    bias = llama.biased(c)
-    routed = sparse_layers(c, first=0)
-    plain = dense(c.hidden, c.count("intermediate_size"))
-    sparse = plain
-    if c.maybe("n_routed_experts", least=0):
-        total, used = experts(c)
-        inner = c.count("moe_intermediate_size")
-        sparse = moe(c.hidden, total, used, inner, shared=inner * (c.maybe("n_shared_experts", least=0) or 0))
-    return decoder(c, gqa.uniform(c, biases=bias), lambda layer: sparse if routed[layer] else plain)
 
 
 @family("bailing_moe", "bailing_moe_v2", "bailing_moe_linear")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from llmcalc.architecture import Attention, Mlp, Stack, Weight, decoder, layer_types, linear, norm
-from llmcalc.attention import compressed, mla, recurrent
+from llmcalc.architecture import Attention, Mlp, MlpAt, Stack, Weight, decoder, layer_types, linear, norm
+from llmcalc.attention import compressed, gqa, mla, recurrent
 from llmcalc.config import Config
 from llmcalc.families import family
 from llmcalc.mlp import dense, experts, moe
-
-MlpAt = Callable[[int], Mlp]
 
 
 def sparse_layers(c: Config, first: int | None = None) -> list[bool]:
@@ -116,12 +114,26 @@ def latent(c: Config, mlps: MlpAt, *, value_dim: int | None = None, mixture: Mlp
     return decoder(c, lambda _: attention, mlps, mtp=extra)
 
 
-@family("deepseek_v2")
-def deepseek_v2(c: Config) -> Stack:
-    """The first MLA; Lite has no low rank on the queries. DeepSeek-VL2-tiny carries this type without latents."""
-    if not c.flag("use_mla", default=True):
-        from llmcalc.families.custom import deepseek
+@family("deepseek", "deepseek_ocr2_text")
+def deepseek(c: Config) -> Stack:
+    """DeepSeek-MoE: MHA, shared experts, dense layers first."""
+    biases = "qkvo" if c.flag("attention_bias") else ""
+    routed = sparse_layers(c, first=0)
+    plain = dense(c.hidden, c.count("intermediate_size"))
+    sparse = plain
+    if c.maybe("n_routed_experts", least=0):
+        total, used = experts(c)
+        inner = c.count("moe_intermediate_size")
+        sparse = moe(c.hidden, total, used, inner, shared=inner * (c.maybe("n_shared_experts", least=0) or 0))
+    return decoder(c, gqa.uniform(c, biases=biases), lambda layer: sparse if routed[layer] else plain)
 
+
+@family("deepseek_v2", "deepseek_vl_v2")
+def deepseek_v2(c: Config) -> Stack:
+    """The first MLA; Lite has no low rank on the queries. DeepSeek-VL2-tiny and OCR carry these types without latents."""
+    if not c.flag("use_mla", default=True):
+        # The latent's widths are null or zero where there is none.
+        c.dismiss("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
         return deepseek(c)
     mlps, _ = blocks(c, sparse_layers(c), bias=c.flag("mlp_bias"))
     return latent(c, mlps)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llmcalc.architecture import FULL, Attention, Mlp, NormStyle, Span, Stack, Weight, always, decoder, linear, norm
 from llmcalc.attention import gqa
 from llmcalc.config import MOST_LAYERS, Config
-from llmcalc.families import family
+from llmcalc.families import family, llama
 from llmcalc.mlp import dense
 
 
@@ -61,76 +61,46 @@ def gpt_shape(c: Config) -> tuple[int, int, int, int]:
     return depth(c, "n_layer"), hidden, c.agreed("n_head", "num_attention_heads"), c.maybe("n_inner") or 4 * hidden
 
 
-@family("gpt2", "gpt-sw3")
-def gpt2(c: Config) -> Stack:
-    """Learned positions, biases everywhere, LayerNorms."""
-    layers, hidden, query, inner = gpt_shape(c)
+def gpt(c: Config, *, kv: int | None = None, inner: int | None = None, table: bool = True, **around: bool) -> Stack:
+    """Learned positions (or, without `table`, sines), biases everywhere, LayerNorms. `inner`: a fixed width of the MLP."""
+    layers, hidden, query, wide = gpt_shape(c)
     positions = c.agreed("n_positions", "max_position_embeddings")
     return decoder(
         c,
-        always(mha(c, hidden, query, biases="qkvo")),
-        plain(hidden, inner),
+        always(mha(c, hidden, query, kv=kv, biases="qkvo")),
+        plain(hidden, inner or wide),
         norm_style="layer",
         layers=layers,
         hidden=hidden,
-        positions=positions,
+        positions=positions if table else 0,
         max_context=positions,
+        final_norm=around.get("final_norm", True),
+        head_bias=around.get("head_bias", False),
     )
+
+
+@family("gpt2", "gpt-sw3")
+def gpt2(c: Config) -> Stack:
+    """GPT-2, and what was trained in its form."""
+    return gpt(c)
 
 
 @family("openai-gpt")
 def openai_gpt(c: Config) -> Stack:
     """The first GPT: norms after the blocks, none at the end, an MLP of fixed width."""
-    hidden = c.agreed("n_embd", "hidden_size")
-    positions = c.agreed("n_positions", "max_position_embeddings")
-    c.dismiss("n_ctx")
-    return decoder(
-        c,
-        always(mha(c, hidden, c.agreed("n_head", "num_attention_heads"), biases="qkvo")),
-        plain(hidden, 4 * hidden),
-        norm_style="layer",
-        layers=depth(c, "n_layer"),
-        hidden=hidden,
-        final_norm=False,
-        positions=positions,
-        max_context=positions,
-    )
+    return gpt(c, inner=4 * c.agreed("n_embd", "hidden_size"), final_norm=False)
 
 
 @family("ctrl")
 def ctrl(c: Config) -> Stack:
     """Sine positions, and a bias on the tied head."""
-    hidden = c.agreed("n_embd", "hidden_size")
-    positions = c.agreed("n_positions", "max_position_embeddings")
-    c.dismiss("n_ctx")
-    return decoder(
-        c,
-        always(mha(c, hidden, c.agreed("n_head", "num_attention_heads"), biases="qkvo")),
-        plain(hidden, c.count("dff")),
-        norm_style="layer",
-        layers=depth(c, "n_layer"),
-        hidden=hidden,
-        head_bias=True,
-        max_context=positions,
-    )
+    return gpt(c, inner=c.count("dff"), table=False, head_bias=True)
 
 
 @family("gpt_bigcode")
 def gpt_bigcode(c: Config) -> Stack:
     """SantaCoder and StarCoder 1: GPT-2 whose query heads share one KV head, unless multi_query is false."""
-    layers, hidden, query, inner = gpt_shape(c)
-    positions = c.agreed("n_positions", "max_position_embeddings")
-    kv = 1 if c.flag("multi_query") else query
-    return decoder(
-        c,
-        always(mha(c, hidden, query, kv=kv, biases="qkvo")),
-        plain(hidden, inner),
-        norm_style="layer",
-        layers=layers,
-        hidden=hidden,
-        positions=positions,
-        max_context=positions,
-    )
+    return gpt(c, kv=1 if c.flag("multi_query") else None)
 
 
 @family("gpt_neo")
@@ -428,9 +398,4 @@ def _said(c: Config, name: str) -> bool:
 @family("fuyu")
 def fuyu(c: Config) -> Stack:
     """Older files: Persimmon's keys at the top, beside those of the image patches."""
-    from llmcalc.families.llama import persimmon
-
-    text = Config(c.raw, "persimmon")
-    stack = persimmon(text)
-    c.used |= text.used
-    return stack
+    return llama.persimmon(c.seen_as("persimmon"))

@@ -396,9 +396,7 @@ def defaults_of(c: Config, model_type: str) -> Config:
     """The same config read with the class defaults of the nested text config, for files that flatten it."""
     if c.model_type == model_type:
         return c
-    flat = Config(c.raw, c.model_type, c.path, defaults_of=model_type)
-    flat.used = c.used
-    return flat
+    return c.seen_as(c.model_type, defaults_of=model_type)
 
 
 # ---- GLM and those built on it

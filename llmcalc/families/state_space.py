@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmcalc.architecture import Attention, Mlp, NormStyle, Stack, Weight, decoder, linear, norm
+from llmcalc.architecture import Attention, Kind, Mlp, NormStyle, Stack, Weight, decoder, linear, norm
 from llmcalc.attention import gqa, recurrent
 from llmcalc.config import Config
 from llmcalc.families import family
@@ -439,7 +439,7 @@ def time_mix7(hidden: int, ranks: Sequence[int], *, first: bool) -> tuple[Weight
     return weights
 
 
-def wkv(kind: str, weights: tuple[Weight, ...], hidden: int, head: int, shifts: int) -> Attention:
+def wkv(kind: Kind, weights: tuple[Weight, ...], hidden: int, head: int, shifts: int) -> Attention:
     """A matrix per head, and the tokens before that are mixed in."""
     return recurrent.build(
         kind, weights, recurrent.vectors(shifts, hidden, "model", "shift"), recurrent.matrix(hidden // head, head, head, name="wkv")

@@ -69,12 +69,12 @@ def repository(repo_id: str, revision: str | None, *, offline: bool) -> tuple[st
         if name not in sizes:
             raise SourceError("missing-shard", f"{repo_id} has no file {printable(name, 100)}", "the set of files is not complete")
         url = hub.hf_hub_url(repo_id, name, revision=commit)
-        return Blob(name, sizes[name], lambda offset, count: asked(2 * timeout, lambda: _ranged(hub, url, offset, count, timeout)), 2**20)
+        return Blob(name, sizes[name], lambda offset, count: asked(2 * timeout, lambda: ranged(hub, url, offset, count, timeout)), 2**20)
 
     return commit, sizes, open_, "hub"
 
 
-def _ranged(hub: ModuleType, url: str, offset: int, count: int, timeout: float) -> bytes:
+def ranged(hub: ModuleType, url: str, offset: int, count: int, timeout: float) -> bytes:
     """Bytes of a file on the Hub; a server that ignores the range is cut off after them."""
     headers = {**hub.utils.build_hf_headers(), "Range": f"bytes={offset}-{offset + count - 1}", "Accept-Encoding": "identity"}
     found = bytearray()
