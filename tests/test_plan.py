@@ -12,12 +12,14 @@ from shapes import bundled, plan
 
 from llmcalc import accuracy, traffic
 from llmcalc.cli import main
-from llmcalc.estimate import layout, planning, serving, simulate
+from llmcalc.estimate import layout, planning, pools, serving, simulate
+from llmcalc.estimate import service as served
+from llmcalc.estimate.service import Service
 from llmcalc.formulas import money
 from llmcalc.traffic import Kind, Traffic
 
 LLAMA = "meta-llama/Meta-Llama-3-8B"
-SERVICE = planning.Service(Traffic(12.0, (Kind(3000, 400),)), 1.0, 0.040)
+SERVICE = Service(Traffic(12.0, (Kind(3000, 400),)), 1.0, 0.040)
 ASKED = [
     "plan",
     "-m",
@@ -61,35 +63,35 @@ def answer(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 def test_a_plan_keeps_its_limits(model: str, device: str, rate: float, kind: Kind, ttft: float, tpot: float | None) -> None:
     """Simulated anew with other seeds, the deployment meets its limits; and it is never planned at saturation."""
     found = bundled(model)
-    service = planning.Service(Traffic(rate, (kind,)), ttft, tpot)
+    service = Service(Traffic(rate, (kind,)), ttft, tpot)
     answer = planning.plan(found, [plan(found, device)], service).results
-    assert answer["utilization"] <= service.max_utilization
-    chosen = plan(found, device, tp=answer["tp"])
-    one = planning.replica(found, chosen, service, service.traffic.sample())
+    assert answer.utilization is not None and answer.utilization <= service.max_utilization
+    chosen = plan(found, device, tp=answer.tp or 0)
+    one = served.candidate(found, chosen, service, service.traffic.sample())
     for seed in (5, 6):
-        outcome = planning.run(one, service, answer["replicas"], seed=seed, count=6000)
+        outcome = served.run(one, service, answer.replicas or 0, seed=seed, count=6000)
         value = outcome.ttft.at(0.95)
         assert value is not None and value <= ttft * 1.05  # another draw of the same traffic: a percentile has an error
         value = outcome.tpot.at(0.95)
         assert tpot is None or (value is not None and value <= tpot * 1.05)
-    assert answer["devices"] == answer["replicas"] * answer["tp"]
+    assert answer.devices == (answer.replicas or 0) * (answer.tp or 0)
 
 
 def test_one_replica_less_is_too_few() -> None:
     model = bundled(LLAMA)
     chosen = plan(model)
     row = planning.size(model, chosen, SERVICE, SERVICE.traffic.sample())
-    one = planning.replica(model, chosen, SERVICE, SERVICE.traffic.sample())
-    fewer = row["replicas"] - 1
+    one = served.candidate(model, chosen, SERVICE, SERVICE.traffic.sample())
+    fewer = (row.replicas or 0) - 1
     assert fewer >= 1
     over = 12.0 / fewer / one.max_rate > SERVICE.max_utilization
-    assert over or planning.violated(planning.run(one, SERVICE, fewer), SERVICE) is not None
+    assert over or served.violated(served.run(one, SERVICE, fewer), SERVICE) is not None
 
 
 def test_devices_are_the_ceiling_of_rate_over_highest_rate() -> None:
-    """UC094: gpus = ceil(rate / highest rate within the limits) x devices of a replica; here kept at 80% of it."""
+    """gpus = ceil(rate / highest rate within the limits) x devices of a replica; here kept at 80% of it."""
     model = bundled(LLAMA)
-    row = planning.size(model, plan(model), replace(SERVICE, max_ttft_s=None, max_tpot_s=None), SERVICE.traffic.sample())
+    row = planning.size(model, plan(model), replace(SERVICE, max_ttft_s=None, max_tpot_s=None), SERVICE.traffic.sample()).row(12.0)
     assert row["replicas"] == -(-12.0 // (row["max_rate_per_replica"] * 0.8))
     assert row["utilization"] == pytest.approx(12.0 / row["replicas"] / row["max_rate_per_replica"])
 
@@ -98,7 +100,7 @@ def test_the_highest_rate_is_the_closed_form() -> None:
     """At ideal rates: 1 / (prefill beside a full batch + 399 tokens' shares of a step of 399 / (3000/2048) = 272 > 140 sequences)."""
     model = bundled(LLAMA)
     ideal = replace(SERVICE, mfu=1.0, mbu=1.0, max_tpot_s=None)
-    one = planning.replica(model, plan(model), ideal, ideal.traffic.sample())
+    one = served.candidate(model, plan(model), ideal, ideal.traffic.sample())
     assert one.batch_limit == one.memory_batch == (80e9 - 8030261248 * 2) // (131072 * 3400)
     batch = one.batch_limit
     context = 3000 + 400 / 2
@@ -113,8 +115,8 @@ def test_the_highest_rate_is_the_closed_form() -> None:
 def test_a_limit_nobody_can_meet() -> None:
     model = bundled(LLAMA)
     tight = planning.plan(model, [plan(model)], replace(SERVICE, max_tpot_s=1e-4))
-    assert tight.results["devices"] is None
-    assert tight.results["binding"] == "tpot"
+    assert tight.results.devices is None
+    assert tight.results.binding == "tpot"
     assert "null" in tight.warnings[0]
     # The closest is the fastest: 16.06 GB and a cache of 3,200 tokens over 8 x 3.35 TB/s x 0.8, and 64 all-reduces.
     assert "closest comes h100-sxm with tp 8" in tight.warnings[0]
@@ -122,18 +124,18 @@ def test_a_limit_nobody_can_meet() -> None:
     alone = (8030261248 * 2 + 131072 * 3200) / (8 * 3.35e12 * 0.8)
     assert alone < ratio * 1e-4 < alone * 1.6
     slow = planning.plan(model, [plan(model)], replace(SERVICE, max_ttft_s=1e-3))
-    assert slow.results["binding"] == "ttft"
+    assert slow.results.binding == "ttft"
     big = planning.plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), [plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), "l4")], SERVICE)
-    assert big.results["binding"] == "memory"
+    assert big.results.binding == "memory"
     assert "short" in big.warnings[0]
     odd = planning.plan(model, [plan(model, tp=3)], SERVICE, fixed=True)
-    assert odd.rows[0]["why"] == "engines refuse it: 32 query heads are not divisible by 3; valid tp: 1, 2, 4, 8"
+    assert odd.rows[0].why == "engines refuse it: 32 query heads are not divisible by 3; valid tp: 1, 2, 4, 8"
 
 
 def test_a_tighter_ttft_asks_for_more_replicas() -> None:
     model = bundled(LLAMA)
     loose, tight = (
-        planning.size(model, plan(model), replace(SERVICE, max_ttft_s=limit), SERVICE.traffic.sample()) for limit in (2.0, 0.15)
+        planning.size(model, plan(model), replace(SERVICE, max_ttft_s=limit), SERVICE.traffic.sample()).row(12.0) for limit in (2.0, 0.15)
     )
     assert tight["replicas"] > loose["replicas"]
     assert tight["binding"] == "ttft"
@@ -144,14 +146,14 @@ def test_tensor_parallelism_that_the_heads_allow() -> None:
     llama = bundled(LLAMA)  # 32 query heads, 8 KV heads
     assert [tp for tp in (1, 2, 3, 4, 8, 16, 32, 64) if layout.tp_obstacle(llama, tp) is None] == [1, 2, 4, 8, 16, 32]
     assert "40 query heads" in (layout.tp_obstacle(bundled("Qwen/Qwen3-14B"), 16) or "")
-    assert [layout.tp for layout in planning.candidates(llama, plan(llama))] == [1, 2, 4, 8]
+    assert [layout.tp for layout in served.layouts(llama, plan(llama))] == [1, 2, 4, 8]
 
 
 # ---- money --------------------------------------------------------------------------------------------------------
 
 
 def test_a_month(capsys: pytest.CaptureFixture[str]) -> None:
-    """UC108: the month's length is said; $2/h for one device is $1,460 in 730 hours."""
+    """the month's length is said; $2/h for one device is $1,460 in 730 hours."""
     found = answer(capsys, *ASKED, "--price", "2", "--tp", "1")
     r = found["results"]
     assert r.keys() >= KEYS
@@ -180,7 +182,7 @@ def test_thinking_is_paid(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_utilisation_is_a_factor_of_ten() -> None:
-    """UC106: $2.50/h at 700 tokens/s is $0.992 per million, and $9.92 at a tenth of the load."""
+    """$2.50/h at 700 tokens/s is $0.992 per million, and $9.92 at a tenth of the load."""
     assert money.usd_per_million_tokens(2.5, 700, 1) == pytest.approx(0.992, rel=2e-3)
     assert money.usd_per_million_tokens(2.5, 700, 0.1) == pytest.approx(9.92, rel=2e-3)
 
@@ -191,18 +193,18 @@ def test_utilisation_is_a_factor_of_ten() -> None:
 def test_separate_pools_by_hand() -> None:
     """Ideal rates, 8B on H100s, 10 requests/s of 1,155 + 211 tokens, prefill at half the compute rate: less than a device each."""
     model = bundled(LLAMA)
-    service = planning.Service(Traffic(10.0, (Kind(1155, 211),)), mfu=0.5, mbu=1.0)
-    found = planning.pools(model, plan(model), service, service.traffic.sample(), 50e9)
-    assert found["transfer_bytes_per_request"] == 1155 * 131072
-    assert found["transfer_s"] == pytest.approx(1155 * 131072 / 50e9)
-    assert found["transfer_bytes_per_s"] == pytest.approx(10 * 1155 * 131072)
+    service = Service(Traffic(10.0, (Kind(1155, 211),)), mfu=0.5, mbu=1.0)
+    found = pools.pools(model, plan(model), service, service.traffic.sample(), 50e9)
+    assert found["disaggregated_transfer_bytes_per_request"] == 1155 * 131072
+    assert found["disaggregated_transfer_s"] == pytest.approx(1155 * 131072 / 50e9)
+    assert found["disaggregated_transfer_bytes_per_s"] == pytest.approx(10 * 1155 * 131072)
     body = 8030261248 - 2 * 128256 * 4096
     reading = (2 * body * 1155 + 2 * 128256 * 4096 + 4 * 32 * 4096 * 1155**2 / 2) / (989.4e12 / 2)
-    one = planning.replica(model, plan(model), service, service.traffic.sample())
+    one = served.candidate(model, plan(model), service, service.traffic.sample())
     step = one.rates.fixed_s(one.batch_limit) + one.batch_limit * 131072 * (1155 + 211 / 2) / 3.35e12
     writing = 210 * step / one.batch_limit
-    assert found["prefill_per_decode"] == pytest.approx(reading / 0.9 / (writing / 0.92), rel=5e-3)
-    assert (found["prefill_replicas"], found["decode_replicas"]) == (1, 1)
+    assert found["disaggregated_prefill_per_decode"] == pytest.approx(reading / 0.9 / (writing / 0.92), rel=5e-3)
+    assert (found.disaggregated_prefill_replicas, found.disaggregated_decode_replicas) == (1, 1)
 
 
 def test_pools_grow_until_the_limits_are_met(capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,8 +301,8 @@ def test_check(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_full_replica_is_one_that_the_simulation_fills() -> None:
     """At twice the highest rate, the simulated replica serves the highest rate."""
     model = bundled("Qwen/Qwen3-30B-A3B")
-    service = planning.Service(Traffic(1.0, (Kind(2000, 250),)))
-    one = planning.replica(model, plan(model), service, service.traffic.sample())
+    service = Service(Traffic(1.0, (Kind(2000, 250),)))
+    one = served.candidate(model, plan(model), service, service.traffic.sample())
     outcome = simulate.simulate(
         one.rates,
         Traffic(one.max_rate * 2, service.traffic.kinds).requests(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -255,7 +255,7 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}{'s' * (number != 1)}"
 
 
-def between(results: dict[str, Any], name: str, unit: str) -> str:
+def between(results: Mapping[str, Any], name: str, unit: str) -> str:
     """The range of an expected value: '5.4 ms to 7.0 ms in 8 of 10 cases'; nothing where it is not known."""
     suffix = "_s" if unit == "s" else ""
     low, high = results[f"{name}_low{suffix}"], results[f"{name}_high{suffix}"]

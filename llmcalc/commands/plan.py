@@ -10,15 +10,18 @@ import typer
 
 from llmcalc import traffic as arrivals
 from llmcalc import units
+from llmcalc.answers import Answer, words
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.commands.space import listed
 from llmcalc.errors import LlmcalcError, UsageError
+from llmcalc.estimate import loadtest, planned, pools
 from llmcalc.estimate import planning as estimator
+from llmcalc.estimate.service import Service, candidate
 from llmcalc.plan import Deployment
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Column, Fact, Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -132,7 +135,7 @@ def plan(
     names = listed(DEFAULT_DEVICES if place.hardware is None else place.hardware, "hardware")
     layouts = [c.laid_out(found, name, place, running, running) for name in names]
     fixed = place.tp is not None or any(layout.ranks > 1 for layout in layouts)
-    service = estimator.Service(
+    service = Service(
         traffic,
         limits.max_ttft,
         limits.max_tpot,
@@ -149,42 +152,36 @@ def plan(
     tested = arrivals.read_measured(further.measured) if further.measured else []
     estimate = estimator.plan(found, layouts, service, fixed=fixed)
     r = estimate.results
-    met = r["devices"] is not None
-    extra: dict[str, Any] = estimator.per_request(estimate, service, success, api, reasoning) if met else {}
-    rows, columns = estimate.rows, _ALTERNATIVES
-    chosen = next((layout for layout in layouts if layout.device.id == r["hardware"]), layouts[0])
-    if r["tp"] is not None:
-        chosen = replace(chosen, tp=r["tp"])
+    met = r.devices is not None
+    more: list[Answer] = [estimator.per_request(estimate, service, success, api, reasoning)] if met else []
+    chosen = next((layout for layout in layouts if layout.device.id == r.hardware), layouts[0])
+    if r.tp is not None:
+        chosen = replace(chosen, tp=r.tp)
     if further.disaggregate:
-        extra |= {f"disaggregated_{key}": value for key, value in estimator.pools(found, chosen, service, traffic.sample(), link).items()}
-    if further.load_test or tested:
-        number = further.replicas or r["replicas"] or 1
-        rows, columns = _load_test(found, chosen, service, number, tested)
-        extra |= {"load_test_replicas": number}
-    mean = {word: units.number(estimate.inputs[f"mean_{key}_tokens"]) for word, key in (("in", "prompt"), ("out", "output"))}
+        more.append(pools.pools(found, chosen, service, traffic.sample(), link))
+    rows: tuple[Answer, ...] = estimate.rows
+    shape = columns(planned.Alternative)
+    testing = further.load_test or bool(tested)
+    if testing:
+        number = further.replicas or r.replicas or 1
+        rows, shape = _load_test(found, chosen, service, number, tested)
+        more.append(planned.Tested(load_test_replicas=number))
     report = Report(
         command="plan",
         title=f"{found.id}: {_chosen(r, limited=service.max_ttft_s is not None or service.max_tpot_s is not None)}",
         model=c.model_header(found),
-        hardware={"id": r["hardware"], "count": r["devices"]} if met else None,
+        hardware={"id": r.hardware, "count": r.devices} if met else None,
         inputs={
             **estimate.inputs,
-            "max_ttft_s": service.max_ttft_s,
-            "max_tpot_s": service.max_tpot_s,
-            "percentile": service.percentile,
-            "max_utilization": service.max_utilization,
-            "mfu": service.mfu,
-            "mbu": service.mbu,
-            "chunk_tokens": service.chunk,
-            "seed": service.seed,
+            **_inputs(service),
             "reasoning_tokens": reasoning,
             "devices": [layout.device.id for layout in layouts],
             "weights": chosen.weights.name,
             "kv_dtype": chosen.kv.name,
         },
-        header=(c.model_line(found), f"{units.number(traffic.rate)} requests/s · {mean['in']} tokens in · {mean['out']} out"),
-        facts=_facts(r, extra),
-        columns=columns,
+        header=(c.model_line(found), _traffic_line(estimate.inputs)),
+        facts=(*_facts(r), *(fact for extra in more for fact in facts(extra, **{key: False for key in extra if extra[key] is None}))),
+        columns=shape,
         rows=rows,
         assumptions=(
             *((f"devices {DEFAULT_DEVICES}: not given",) if place.hardware is None else ()),
@@ -195,28 +192,21 @@ def plan(
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=met,
-        remarks=_as_cheap(r, rows) if met and columns is _ALTERNATIVES else (),
-        absent=(
-            *(((_TPOT_KEYS, "every answer is a single token"),) if r["tpot_p50_s"] is None else ()),
-            *(((_MONEY_KEYS, "not every device has a price"),) if r["usd_per_month"] is None else ()),
-            ("next_lever_gain", "no lever was found"),
-            ("", "null where `why` says what forbids it"),
-        )
-        if met
-        else (("", "no layout that was tried meets the limits"),),
+        remarks=_as_cheap(r, estimate.rows) if met and not testing else (),
+        absent=_absent(r),
     )
     c.say(report, out)
 
 
 def _load_test(
-    found: Model, chosen: Deployment, service: estimator.Service, replicas: int, tested: list[dict[str, float]]
-) -> tuple[tuple[dict[str, Any], ...], tuple[Column, ...]]:
-    """(Rows, columns) of what to measure at which rate and what to expect, beside what was measured. Errors: does-not-fit, bad-value."""
-    one = estimator.replica(found, chosen, service, service.traffic.sample())
+    model: Model, chosen: Deployment, service: Service, replicas: int, tested: list[dict[str, float]]
+) -> tuple[tuple[Answer, ...], tuple[Column, ...]]:
+    """The rows of a load test of so many replicas and their columns; beside what was measured, where that is given."""
+    one = candidate(model, chosen, service, service.traffic.sample())
     if not one.batch_limit:
         raise LlmcalcError(
             "does-not-fit",
-            f"{found.id} does not serve these requests on {chosen.ranks} × {chosen.device.id}",
+            f"{model.id} does not serve these requests on {chosen.ranks} × {chosen.device.id}",
             "choose another device or a larger --tp",
         )
     if service.traffic.trace is not None:
@@ -224,81 +214,72 @@ def _load_test(
             "bad-value", "a load test is planned for random arrivals, not for a trace", "give --rate, --prompt and --output-tokens"
         )
     rates = [row["rate"] for row in tested] or [one.max_rate * replicas * share for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
-    rows = tuple(estimator.compared(estimator.load_test(one, service, replicas, rates), tested))
+    predicted = loadtest.load_test(one, service, replicas, rates)
+    if not tested:
+        return predicted, columns(planned.Loaded)
     told = {key for row in tested for key in row}
-    shown = tuple(replace(each, shown=each.key not in arrivals.MEASURED or each.key in told) for each in _COMPARED)
-    return rows, shown if tested else _LOAD_TEST
+    untold = {
+        key: False
+        for name in arrivals.MEASURED
+        if name not in told
+        for key in (name, f"measured_{name}", f"{name.removesuffix('_s')}_error")
+    }
+    return loadtest.compared(predicted, tested), columns(planned.Compared, **untold)
 
 
-def _facts(r: dict[str, Any], extra: Mapping[str, Any]) -> tuple[Fact, ...]:
-    """The chosen deployment, and what else was asked of it."""
-    met = r["devices"] is not None
+def _facts(r: planned.Plan) -> tuple[Fact, ...]:
+    """The plan; where none meets the limits, only what binds is shown."""
+    met = r.devices is not None
+    said: dict[str, str | bool] = {}
+    if met:
+        said |= {key: c.between(r, key.removesuffix("_s"), "s") for key in ("expected_tpot_s", "expected_ttft_s")}
+    if r.expected_max_rate_per_replica is not None:
+        said["expected_max_rate_per_replica"] = c.between(r, "expected_max_rate_per_replica", "")
+    if r.next_lever_gain is not None:
+        said["next_lever"] = f"{r.next_lever_gain:.2f} times the requests per device"
+    if r.binding is not None:
+        said["binding"] = _BINDING[r.binding]
+    said |= {key: False for key, what in words(type(r)).items() if what.shown and not met and key != "binding"}
+    said |= {key: False for key in ("expected_max_rate_per_replica", "preemptions", "binding") if not r[key]}
+    return facts(r, **said)
+
+
+def _inputs(service: Service) -> dict[str, Any]:
+    """What was asked, for the echo."""
+    return {
+        "max_ttft_s": service.max_ttft_s,
+        "max_tpot_s": service.max_tpot_s,
+        "percentile": service.percentile,
+        "max_utilization": service.max_utilization,
+        "mfu": service.mfu,
+        "mbu": service.mbu,
+        "chunk_tokens": service.chunk,
+        "seed": service.seed,
+    }
+
+
+def _traffic_line(inputs: Mapping[str, Any]) -> str:
+    tokens_in, tokens_out = (units.number(inputs[f"mean_{name}_tokens"]) for name in ("prompt", "output"))
+    return f"{units.number(inputs['rate'])} requests/s · {tokens_in} tokens in · {tokens_out} out"
+
+
+def _absent(r: planned.Plan) -> tuple[tuple[str, str], ...]:
+    """Why keys are null."""
+    if r.devices is None:
+        return (("", "no layout that was tried meets the limits"),)
     return (
-        Fact("hardware", "device", r["hardware"], shown=met),
-        Fact("devices", "devices", r["devices"], shown=met),
-        Fact("replicas", "  replicas", r["replicas"], shown=met),
-        Fact("tp", "  tp of each", r["tp"], shown=met),
-        Fact("usd_per_month", "cost per month", r["usd_per_month"], "usd", met, note=f"{r['hours_per_month']} hours"),
-        Fact("usd_per_hour", "  per hour", r["usd_per_hour"], "usd/h", met),
-        Fact(
-            "usd_per_million_output_tokens",
-            "1M output tokens",
-            r["usd_per_million_output_tokens"],
-            "usd",
-            met,
-            note="everything charged to the output",
-        ),
-        Fact("utilization", "load", r["utilization"], "percent", met, note="of the highest rate a replica sustains"),
-        Fact("max_rate_per_replica", "requests/s of a replica", r["max_rate_per_replica"], "", met, note="the most, at saturation"),
-        Fact(
-            "expected_max_rate_per_replica",
-            "  expected in an engine",
-            r["expected_max_rate_per_replica"],
-            "",
-            r["expected_max_rate_per_replica"] is not None,
-            note=c.between(r, "expected_max_rate_per_replica", ""),
-        ),
-        *(
-            Fact(f"expected_max_rate_per_replica_{end}", end, r[f"expected_max_rate_per_replica_{end}"], shown=False)
-            for end in ("low", "high")
-        ),
-        Fact("batch_limit", "batch limit", r["batch_limit"], "", met, note="sequences of a replica"),
-        Fact("mean_batch", "  mean batch", r["mean_batch"], "", met),
-        *(Fact(f"{name}_p{p}_s", f"{name.upper()} p{p}", r[f"{name}_p{p}_s"], "s", met) for name in ("ttft", "tpot") for p in (50, 95, 99)),
-        *(
-            Fact(
-                f"expected_{name}_s",
-                f"expected {name.upper()}",
-                r[f"expected_{name}_s"],
-                "s",
-                met,
-                note=c.between(r, f"expected_{name}", "s"),
-            )
-            for name in ("tpot", "ttft")
-        ),
-        *(Fact(key, key, r[key], "s", shown=False) for key in r if key.startswith("expected_") and key.endswith(("_low_s", "_high_s"))),
-        Fact("e2e_p95_s", "whole request p95", r["e2e_p95_s"], "s", met),
-        Fact("preemptions", "preemptions", r["preemptions"], shown=bool(r["preemptions"])),
-        Fact("binding", "binding", r["binding"], shown=r["binding"] is not None, note=_BINDING.get(r["binding"] or "", "")),
-        Fact(
-            "next_lever",
-            "next lever",
-            r["next_lever"],
-            "",
-            met,
-            note=f"{r['next_lever_gain']:.2f} times the requests per device" if r["next_lever"] else "",
-        ),
-        Fact("next_lever_gain", "gain of the next lever", r["next_lever_gain"], shown=False),
-        Fact("hours_per_month", "hours per month", r["hours_per_month"], shown=False),
-        *(Fact(key, _LABELS[key][0], value, _LABELS[key][1], value is not None) for key, value in extra.items()),
+        *(((_TPOT_KEYS, "every answer is a single token"),) if r.tpot_p50_s is None else ()),
+        *(((_MONEY_KEYS, "not every device has a price"),) if r.usd_per_month is None else ()),
+        ("next_lever_gain", "no lever was found"),
+        ("", "null where `why` says what forbids it"),
     )
 
 
-def _chosen(r: dict[str, Any], *, limited: bool) -> str:
+def _chosen(r: planned.Plan, *, limited: bool) -> str:
     """The answer in a line."""
-    if r["devices"] is None:
+    if r.devices is None:
         return "NO DEPLOYMENT MEETS THE LIMITS" if limited else "NO DEPLOYMENT SERVES THIS"
-    return f"{r['devices']} × {r['hardware']}" + (f" in {r['replicas']} replicas" if r["replicas"] > 1 else "")
+    return f"{r.devices} × {r.hardware}" + (f" in {r.replicas} replicas" if (r.replicas or 0) > 1 else "")
 
 
 def _once(texts: Iterable[str]) -> Iterator[str]:
@@ -309,26 +290,21 @@ def _once(texts: Iterable[str]) -> Iterator[str]:
         yield head if command and any(later.endswith(command + rest) for later in held[number + 1 :]) else text
 
 
-def _as_cheap(r: dict[str, Any], rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def _as_cheap(r: planned.Plan, rows: Iterable[planned.Alternative]) -> tuple[str, ...]:
     """Another layout of as many devices for the same money that answers faster, for a look before the choice."""
-    times = ("ttft_p95_s", "tpot_p95_s")
-    alike = [
-        row
+    chosen = (r.hardware, r.devices, r.usd_per_month)
+    faster = [
+        (row.tpot_p95_s, row.ttft_p95_s, row)
         for row in rows
-        if all(row.get(key) == r[key] for key in ("hardware", "devices", "usd_per_month")) and row["tp"] != r["tp"]
-        and all(row[key] is not None and row[key] < r[key] for key in times)
+        if (row.hardware, row.devices, row.usd_per_month) == chosen and row.tp != r.tp
+        and row.tpot_p95_s and row.ttft_p95_s and row.tpot_p95_s < (r.tpot_p95_s or 0) and row.ttft_p95_s < (r.ttft_p95_s or 0)
     ]  # fmt: skip
-    if not alike:
+    if not faster:
         return ()
-    row = min(alike, key=lambda each: float(each["tpot_p95_s"]))
-    ttft, tpot = (units.seconds(row[key]) for key in times)
-    many = row["replicas"] > 1
-    words = (
-        f"{row['replicas']} replicas of tp {row['tp']} cost the same and answer"
-        if many
-        else f"one of tp {row['tp']} costs the same and answers"
-    )
-    return (f"{words} faster: TTFT p95 {ttft}, TPOT p95 {tpot}",)
+    tpot, ttft, row = min(faster, key=lambda each: each[:2])
+    many = (row.replicas or 0) > 1
+    words = f"{row.replicas} replicas of tp {row.tp} cost the same and answer" if many else f"one of tp {row.tp} costs the same and answers"
+    return (f"{words} faster: TTFT p95 {units.seconds(ttft)}, TPOT p95 {units.seconds(tpot)}",)
 
 
 _TPOT_KEYS = "tpot_p50_s tpot_p95_s tpot_p99_s"
@@ -338,70 +314,6 @@ _BINDING = {
     "tpot": "the limit on TPOT holds the batch down, or asks for more replicas",
     "ttft": "the limit on TTFT asks for more replicas",
     "saturation": "the device's own speed; replicas are kept below saturation",
-}
-_ALTERNATIVES = (
-    Column("hardware", "device"),
-    Column("tp", "tp"),
-    Column("replicas", "replicas", rank=1),
-    Column("devices", "devices", rank=2),
-    Column("usd_per_month", "USD/month", "usd"),
-    Column("utilization", "load", "percent", rank=4),
-    Column("ttft_p95_s", "TTFT p95", "s", rank=1),
-    Column("tpot_p95_s", "TPOT p95", "s", rank=1),
-    Column("why", "why", rank=3),
-    Column("binding", "binding", shown=False),
-    Column("batch_limit", "batch limit", shown=False),
-    Column("devices_per_replica", "devices per replica", shown=False),
-    Column("max_rate_per_replica", "requests/s", shown=False),
-    *(Column(f"{name}_s", name, "s", shown=False) for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p95")),
-    Column("usd_per_million_output_tokens", "1M output", "usd", shown=False),
-)
-_TIMES = tuple(
-    Column(f"{name}_p{p}_s", f"{name.upper()} p{p}", "s", shown=p != 99 and name != "e2e", rank=1 if p == 95 else 2)
-    for name in ("ttft", "tpot", "e2e")
-    for p in (50, 95, 99)
-)
-_LOAD_TEST = (
-    Column("rate", "requests/s"),
-    Column("utilization", "load", "percent", rank=4),
-    Column("concurrency", "at once", rank=3),
-    Column("output_tokens_per_s", "tokens/s", rank=3),
-    *_TIMES,
-)
-_COMPARED = (
-    Column("rate", "requests/s"),
-    Column("utilization", "load", "percent", rank=4),
-    *(
-        Column(f"{kind}{name}_p{p}_s", f"{name.upper()} p{p}{label}", "s")
-        for name in ("ttft", "tpot", "e2e")
-        for p in (50, 95, 99)
-        for kind, label in (("", ""), ("measured_", " measured"))
-    ),
-    *(Column(f"{name}_p{p}_error", f"{name.upper()} p{p} off", "percent") for name in ("ttft", "tpot", "e2e") for p in (50, 95, 99)),
-)
-_LABELS: dict[str, tuple[str, str]] = {
-    "usd_per_request": ("one request", "usd"),
-    "usd_per_successful_task": ("one task that succeeds", "usd"),
-    "answer_starts_p50_s": ("the answer starts, p50", "s"),
-    "reasoning_usd_per_request": ("  of it thinking", "usd"),
-    "api_usd_per_request": ("the API: one request", "usd"),
-    "api_usd_per_month": ("  per month at this rate", "usd"),
-    "break_even_requests_per_month": ("  break-even, requests a month", ""),
-    "break_even_rate": ("  break-even, requests/s", ""),
-    "cheaper": ("  cheaper", ""),
-    "load_test_replicas": ("load test on replicas", ""),
-    "disaggregated_prefill_replicas": ("separate pools: prefill", ""),
-    "disaggregated_decode_replicas": ("  decode", ""),
-    "disaggregated_prefill_devices": ("  devices of prefill", ""),
-    "disaggregated_decode_devices": ("  devices of decode", ""),
-    "disaggregated_prefill_per_decode": ("  prefill per decode, unrounded", ""),
-    "disaggregated_transfer_bytes_per_request": ("  cache sent per request", "B"),
-    "disaggregated_transfer_s": ("    sent in", "s"),
-    "disaggregated_transfer_bytes_per_s": ("    of all requests", "B/s"),
-    "disaggregated_ttft_s": ("  TTFT at the percentile, at most", "s"),
-    "disaggregated_tpot_s": ("  TPOT at the percentile", "s"),
-    "disaggregated_met": ("  limits met", ""),
-    "disaggregated_why": ("  separate pools", ""),
 }
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from llmcalc import formats, hardware
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Estimate, capacity, layout, memory, planning, serving, speculation, step, terms
+from llmcalc.estimate import Estimate, capacity, layout, memory, serving, speculation, step, terms
+from llmcalc.estimate.service import MOST_BATCH
 from llmcalc.estimate.steady import steady
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing
@@ -59,7 +60,7 @@ def evaluate(state: State) -> dict[str, Any]:
     if state.rate is not None:
         # Prompts wait for each other as in an M/D/1 queue; the answers share the steps.
         profile = serving.Profile.of([Request(0, state.prompt, state.output, state.cached)])
-        served = steady(rates, profile, state.rate, max(1, min(most, planning.MOST_BATCH)), 2048)
+        served = steady(rates, profile, state.rate, max(1, min(most, MOST_BATCH)), 2048)
         if served.batch is None or queueing.load(state.rate, read) >= 1:
             return {
                 "ttft_s": None,

@@ -109,105 +109,69 @@ def lru_hit_rate(groups: Sequence[tuple[float, int]], places: float) -> float:
     return sum(share * count * -math.expm1(-share * high) for share, count in groups)
 
 
+def figure(name: str, value: Any, origin: str = "", unit: str = "tokens") -> Figure:
+    """A number that was asked for."""
+    return Figure(name, value, unit, origin)
+
+
 def sharing(model: Model, plan: Deployment, what: Sharing) -> Answered[Prefix, Never]:
     """Prefix cache, paging and offload of one deployment."""
-
-    def figure(name: str, value: Any, origin: str = "", unit: str = "tokens") -> Figure:
-        return Figure(name, value, unit, origin)
-
-    count = figure("sequences", what.sequences, "`sequences`", "")
-    prefix, prompt, block = (
-        figure("prefix_tokens", what.prefix, "`prefix`"),
-        figure("prompt_tokens", what.prompt, "`prompt`"),
-        figure("block_tokens", what.block, "`block`"),
-    )
     one = layout.sequence_bytes(model, plan, figure("ctx_tokens", what.prompt))
-    per_token = one.value / what.prompt  # exact where every layer keeps every token; else the mean over the prompt
-    shared = f.shared_tokens.of(prefix_tokens=prefix, block_tokens=block)
-    computed = f.prefilled_tokens.of(sequences=count, prompt_tokens=prompt, shared_tokens=shared)
-    tail = padded_tokens(what.prompt - shared.value, what.block)
-    slots = shared.value + what.sequences * tail
-    ideal_tokens = f.prefilled_tokens(what.sequences, what.prompt, what.prefix)
-
+    shared = f.shared_tokens.of(
+        prefix_tokens=figure("prefix_tokens", what.prefix, "`prefix`"), block_tokens=figure("block_tokens", what.block, "`block`")
+    )
+    computed = f.prefilled_tokens.of(
+        sequences=figure("sequences", what.sequences, "`sequences`", ""),
+        prompt_tokens=figure("prompt_tokens", what.prompt, "`prompt`"),
+        shared_tokens=shared,
+    )
     timed = serving.derated(plan, what.mfu, 1)
     cold = step.prompt_time(terms.prompt_terms(model, timed, what.prompt))
-    cached = min(shared.value, what.prompt - 1)
-    warm = step.prompt_time(terms.prompt_terms(model, timed, what.prompt, cached))
+    warm = step.prompt_time(terms.prompt_terms(model, timed, what.prompt, min(shared.value, what.prompt - 1)))
     warnings = [*model.notes, *capacity.cautions(model, plan, what.prompt)]
     if cold.value is None:
         warnings.append(f"ttft_cold_s, ttft_warm_s, recompute_s: {cold.origin}")
-    # The pool that is left for histories.
     budget = capacity.ledger(model, plan, 1)["kv_budget_bytes"].value
-    figures = {"prefilled_tokens": computed}
-    # ---- paging
-    mean = what.prompt + what.output / 2
-    longest = what.reserved or what.prompt + what.output
-    held = layout.sequence_bytes(model, plan, figure("ctx_tokens", mean)).value
-    paged = m.max_batch_exact(budget, held / (1 - f.paged_waste(mean, what.block)))
-    reserved = m.max_batch_exact(budget, layout.sequence_bytes(model, plan, figure("ctx_tokens", longest)).value)
-    # ---- offload
-    moved = Figure("moved_bytes", one.value, "B", one.origin, one.formula, one.inputs)
-    fetch = f.transfer_s.of(
-        as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "`host_bandwidth`", "B/s")
-    )
-    figures["fetch_s"] = fetch
-    even = None
-    if cold.value is not None:
-        even = f.break_even_link.of(as_name="break_even_bytes_per_s", moved_bytes=moved, recompute_s=cold)
-        figures["break_even_bytes_per_s"] = even
+    moved, offload_figures = _offload(one, cold, what)
     return Answered(
         Prefix(
-            prefilled_tokens=computed.value,
-            prefilled_tokens_ideal=ideal_tokens,
-            prefilled_tokens_without=what.sequences * what.prompt,
-            kv_bytes=round(slots * per_token),
-            kv_bytes_ideal=round(ideal_tokens * per_token),
-            kv_bytes_without=round(what.sequences * one.value),
-            prefill_saved_share=1 - computed.value / (what.sequences * what.prompt),
-            ttft_warm_s=warm.value,
-            ttft_cold_s=cold.value,
-            **(_histories(model, plan, what, budget, warm.value, cold.value) if what.users else {}),
-            paged_batch=max(0, math.floor(paged)),
-            reserved_batch=max(0, math.floor(reserved)),
-            paged_waste=f.paged_waste(mean, what.block),
-            reserved_waste=f.reserved_waste(mean, longest),
-            fetch_s=fetch.value,
-            recompute_s=cold.value,
-            fetch_faster=None if cold.value is None else cold.value / fetch.value,
-            break_even_bytes_per_s=even.value if even else None,
-            sequences=what.sequences,
-            prefix_tokens=what.prefix,
-            shared_tokens=shared.value,
-            mean_tokens=mean,
-            reserved_tokens=longest,
-            offload_bytes=round(one.value),
+            **_saved(one.value, shared.value, computed.value, cold.value, warm.value, what),
+            **(_histories(model, plan, what, budget, cold.value, warm.value) if what.users else {}),
+            **_paging(model, plan, what, budget),
+            **moved,
         ),
-        figures,
-        assumptions=(
-            f"blocks of {what.block} tokens: only whole blocks are shared, and a sequence's own tokens fill blocks of its own",
-            "the shared prefix saves prefill and memory; each sequence still reads it at every step, so TPOT does not fall",
-            *(
-                (
-                    f"{what.users:,} users come back "
-                    f"{'evenly' if not what.zipf else f'by a Zipf law of exponent {what.zipf:g}'}, their histories kept LRU",
-                )
-                if what.users
-                else ()
-            ),
-            f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
-            f"host memory at {rate(what.host_bytes_per_s)} (`host_bandwidth`); prefill at {what.mfu:.0%} of the compute rate",
-        ),
+        {"prefilled_tokens": computed, **offload_figures},
+        assumptions=_assumptions(what),
         warnings=tuple(warnings),
     )
 
 
-def _histories(model: Model, plan: Deployment, what: Sharing, budget: float, warm: float | None, cold: float | None) -> dict[str, Any]:
-    """The cached histories of many users in what `budget` leaves of a replica's memory.
+def _saved(sequence: float, shared: int, computed: int, cold_s: float | None, warm_s: float | None, what: Sharing) -> dict[str, Any]:
+    """Tokens read and bytes held with and without a prefix cache; `sequence`: bytes of one cache."""
+    per_token = sequence / what.prompt  # exact where every layer keeps every token; else the mean over the prompt
+    ideal = f.prefilled_tokens(what.sequences, what.prompt, what.prefix)
+    slots = shared + what.sequences * padded_tokens(what.prompt - shared, what.block)
+    return {
+        "sequences": what.sequences,
+        "prefix_tokens": what.prefix,
+        "shared_tokens": shared,
+        "prefilled_tokens_without": what.sequences * what.prompt,
+        "prefilled_tokens_ideal": ideal,
+        "prefilled_tokens": computed,
+        "kv_bytes_without": round(what.sequences * sequence),
+        "kv_bytes_ideal": round(ideal * per_token),
+        "kv_bytes": round(slots * per_token),
+        "ttft_cold_s": cold_s,
+        "ttft_warm_s": warm_s,
+        "prefill_saved_share": 1 - computed / (what.sequences * what.prompt),
+    }
 
-    Affine routing makes one pool of all; random routing makes every replica see all users, and only one holds the last turn.
-    """
-    size = layout.sequence_bytes(model, plan, Figure("ctx_tokens", padded_tokens(what.prompt, what.block), "tokens")).value
+
+def _histories(model: Model, plan: Deployment, what: Sharing, budget: float, cold_s: float | None, warm_s: float | None) -> dict[str, Any]:
+    """The pool that is left for histories of many users, and how often it has the one that is asked for."""
+    size = layout.sequence_bytes(model, plan, figure("ctx_tokens", padded_tokens(what.prompt, what.block))).value
     places = max(0.0, budget) / size
+    # Affine routing makes one pool of all; random routing makes every replica see all users, and only one holds the last turn.
     groups = popularity(what.users, what.zipf)
     affine, random = lru_hit_rate(groups, places * what.replicas), f.routed_hit_rate(lru_hit_rate(groups, places), what.replicas)
     hit = affine if what.affine else random
@@ -217,5 +181,54 @@ def _histories(model: Model, plan: Deployment, what: Sharing, budget: float, war
         "hit_rate": hit,
         "hit_rate_affine": affine,
         "hit_rate_random": random,
-        "prefill_time_mean_s": None if warm is None or cold is None else hit * warm + (1 - hit) * cold,
+        "prefill_time_mean_s": None if cold_s is None or warm_s is None else hit * warm_s + (1 - hit) * cold_s,
     }
+
+
+def _paging(model: Model, plan: Deployment, what: Sharing, budget: float) -> dict[str, Any]:
+    """Sequences that fit in blocks, and where each reserves the longest."""
+    mean = what.prompt + what.output / 2
+    longest = what.reserved or what.prompt + what.output
+    held = layout.sequence_bytes(model, plan, figure("ctx_tokens", mean)).value
+    paged = m.max_batch_exact(budget, held / (1 - f.paged_waste(mean, what.block)))
+    reserved = m.max_batch_exact(budget, layout.sequence_bytes(model, plan, figure("ctx_tokens", longest)).value)
+    return {
+        "mean_tokens": mean,
+        "paged_waste": f.paged_waste(mean, what.block),
+        "reserved_tokens": longest,
+        "reserved_waste": f.reserved_waste(mean, longest),
+        "paged_batch": max(0, math.floor(paged)),
+        "reserved_batch": max(0, math.floor(reserved)),
+    }
+
+
+def _offload(one: Figure, cold: Figure, what: Sharing) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """A cache fetched from host memory against computing it again, and the derivations."""
+    moved = Figure("moved_bytes", one.value, "B", one.origin, one.formula, one.inputs)
+    fetch = f.transfer_s.of(
+        as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=figure("link_bytes_per_s", what.host_bytes_per_s, "`host_bandwidth`", "B/s")
+    )
+    results = {
+        "offload_bytes": round(one.value),
+        "fetch_s": fetch.value,
+        "recompute_s": cold.value,
+        "fetch_faster": None,
+        "break_even_bytes_per_s": None,
+    }
+    if cold.value is None:
+        return results, {"fetch_s": fetch}
+    even = f.break_even_link.of(as_name="break_even_bytes_per_s", moved_bytes=moved, recompute_s=cold)
+    results |= {"fetch_faster": cold.value / fetch.value, "break_even_bytes_per_s": even.value}
+    return results, {"fetch_s": fetch, "break_even_bytes_per_s": even}
+
+
+def _assumptions(what: Sharing) -> tuple[str, ...]:
+    mean, longest = what.prompt + what.output / 2, what.reserved or what.prompt + what.output
+    evenly = "evenly" if not what.zipf else f"by a Zipf law of exponent {what.zipf:g}"
+    return (
+        f"blocks of {what.block} tokens: only whole blocks are shared, and a sequence's own tokens fill blocks of its own",
+        "the shared prefix saves prefill and memory; each sequence still reads it at every step, so TPOT does not fall",
+        *((f"{what.users:,} users come back {evenly}, their histories kept LRU",) if what.users else ()),
+        f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
+        f"host memory at {rate(what.host_bytes_per_s)} (`host_bandwidth`); prefill at {what.mfu:.0%} of the compute rate",
+    )

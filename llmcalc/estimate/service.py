@@ -1,0 +1,122 @@
+"""A service: what is asked of a deployment, one layout under that traffic, and a simulation held against the limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llmcalc.architecture import Model
+from llmcalc.estimate import layout, serving, simulate
+from llmcalc.estimate.quantiles import Quantiles
+from llmcalc.plan import Deployment
+from llmcalc.traffic import Request, Traffic
+
+Limit = Literal["ttft", "tpot"]
+Binding = Literal["memory", "tpot", "ttft", "saturation"]
+HOURS_PER_MONTH = 730
+MOST_BATCH = 1024  # max_num_seqs of vLLM on large devices
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is asked: traffic, limits at a percentile (None: no limit), and how far a replica may be loaded.
+
+    `mfu` and `mbu`: the shares of compute rate and bandwidth that an engine reaches. `chunk`: prompt tokens per step.
+    """
+
+    traffic: Traffic
+    max_ttft_s: float | None = None
+    max_tpot_s: float | None = None
+    percentile: float = 0.95
+    max_utilization: float = 0.8
+    mfu: float = 0.5
+    mbu: float = 0.8
+    chunk: int = 2048
+    max_batch: int = MOST_BATCH
+    simulated: int = 3000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One layout under this traffic: its rates, and what limits its batch."""
+
+    plan: Deployment
+    rates: serving.Rates
+    profile: serving.Profile
+    batch_limit: int
+    memory_batch: int
+    tpot_batch: int
+    max_rate: float
+    unlimited_rate: float
+
+    @property
+    def bound(self) -> Binding:
+        """What keeps the rate down: the batch limit where it costs over a tenth of it, else the device itself."""
+        if self.max_rate > 0.9 * self.unlimited_rate:
+            return "saturation"
+        return "memory" if self.batch_limit == self.memory_batch else "tpot" if self.batch_limit == self.tpot_batch else "saturation"
+
+
+def candidate(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> Candidate:
+    """Sample the estimator and find the batch limit. A batch limit of 0: not one sequence works."""
+    rates = serving.rates(model, plan, timed=serving.derated(plan, service.mfu, service.mbu))
+    profile = serving.Profile.of(sample)
+    held = 0 if rates.capacity(profile.longest) == 0 else rates.capacity(math.ceil(profile.prompt + profile.output))
+    quick = service.max_batch if service.max_tpot_s is None else serving.batch_within(rates, profile, service.max_tpot_s, service.max_batch)
+    limit = min(held, quick, service.max_batch)
+
+    def highest(batch: int) -> float:
+        return float(serving.highest(rates, profile, batch, service.chunk)[0].value)
+
+    reached, unlimited = highest(limit) if limit else 0.0, highest(service.max_batch) if held else 0.0
+    return Candidate(plan, rates, profile, limit, held, quick, reached, unlimited)
+
+
+def layouts(model: Model, plan: Deployment) -> Iterator[Deployment]:
+    """Layouts inside a node as the engine makes them by itself, each valid for the model."""
+    devices = 1
+    while devices <= max(1, plan.device.devices_per_node):
+        tp, pp = plan.engine.layout(devices)
+        option = replace(plan, tp=tp, pp=pp)
+        if layout.obstacle(model, option) is None and (tp == 1 or plan.device.link is not None):
+            yield option
+        devices *= 2
+
+
+def run(
+    found: Candidate, service: Service, replicas: int, seed: int = 0, count: int | None = None, batch: int | None = None
+) -> simulate.Outcome:
+    """Simulate one of `replicas` replicas, among which requests are dealt at random."""
+    number = count or service.simulated
+    traced = service.traffic.trace is not None
+    return simulate.simulate(
+        found.rates,
+        service.traffic.requests(service.seed + seed, replicas),
+        max_batch=batch or found.batch_limit,
+        chunk=service.chunk,
+        count=None if traced else number,
+        warmup=0 if traced else max(number // 10, min(number, 3 * found.batch_limit)),
+    )
+
+
+def violated(outcome: simulate.Outcome, service: Service) -> Limit | None:
+    """The limit that a simulation breaks, or None."""
+    limits: tuple[tuple[Limit, float | None, Quantiles], ...] = (
+        ("ttft", service.max_ttft_s, outcome.ttft),
+        ("tpot", service.max_tpot_s, outcome.tpot),
+    )
+    for name, limit, measured in limits:
+        value = measured.at(service.percentile)
+        if limit is not None and value is not None and value > limit:
+            return name
+    return None
+
+
+def excess(outcome: simulate.Outcome, service: Service, name: Limit) -> tuple[float, float]:
+    """The time that a limit is on [s], and how many times the limit it is."""
+    measured, limit = (outcome.ttft, service.max_ttft_s) if name == "ttft" else (outcome.tpot, service.max_tpot_s)
+    value = measured.at(service.percentile) or 0.0
+    return value, value / limit if limit else 1.0
