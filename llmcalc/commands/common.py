@@ -15,7 +15,7 @@ from llmcalc import present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import completion, options, parse, spoken
-from llmcalc.commands.options import File, Layout, ModelChoice, Money, Output, Placement, Running
+from llmcalc.commands.options import File, Layout, ModelChoice, Money, Placement, Running
 from llmcalc.commands.parse import (
     bare_seconds,
     cached_tokens,
@@ -388,16 +388,15 @@ def context(model: Model, given: int | str | None, *, at_most: int | None = None
     return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
 
 
-def say(report: present.Report, out: Output | File) -> None:
+def say(report: present.Report, out: File) -> None:
     """Render and write as the options ask. --explain has a use where figures carry a derivation, --check where there is a verdict."""
-    full = out if isinstance(out, Output) else Output()
     emit(
         report,
         format=out.format,
         json=out.json,
         output=out.output,
-        explain=full.explain if report.figures else False,
-        check=full.check if report.verdict is not None else False,
+        explain=bool(report.figures) and getattr(out, "explain", False),
+        check=report.verdict is not None and getattr(out, "check", False),
     )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from llmcalc import units
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import cost as estimator
-from llmcalc.plan import Workload
+from llmcalc.plan import Deployment, Workload
 from llmcalc.present import Fact, Report
 
 EXAMPLES = """
@@ -24,61 +23,43 @@ Examples:
 """
 
 
-def cost(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    prompt: c.PromptOption = None,
-    cached: c.CachedOption = "0",
-    output_tokens: c.OutputTokensOption = None,
-    price: c.PriceOption = None,
-    utilization: Annotated[str, typer.Option("--utilization", metavar="SHARE", help="Share of the time the devices are busy.")] = "1",
-    owned: Annotated[bool, typer.Option("--owned", help="Amortised purchase and power instead of rent.")] = False,
-    purchase: Annotated[
-        str | None, typer.Option("--purchase", metavar="USD", help="Purchase price per device. [default: the profile's MSRP]")
-    ] = None,
-    years: Annotated[str, typer.Option("--years", metavar="N", help="Years of amortisation.")] = "4",
-    kwh: Annotated[str, typer.Option("--kwh", metavar="USD", help="USD per kWh.")] = "0.10",
-    pue: Annotated[str, typer.Option("--pue", metavar="FACTOR", help="Overhead of the facility on the devices' power.")] = "1.3",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    method: c.MethodOption = "napkin",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
-    """What a million tokens cost, and how much of that a bigger batch would share."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    sequences = c.whole_number(batch, "batch")
-    plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, price=price, reserve=reserve, engine=engine,
-        memory_utilization=memory_utilization,
-    )  # fmt: skip
-    ownership = None
-    if owned or purchase is not None:
-        if price is not None:
+class Owned(o.Money):
+    """Rent, or what owning the devices costs."""
+
+    utilization = o.option("1", "--utilization", metavar="SHARE", read=parse.fraction, help="Share of the time the devices are busy.")
+    owned = o.switch("--owned", help="Amortised purchase and power instead of rent.")
+    purchase = o.option(
+        None, "--purchase", metavar="USD", read=parse.quantity("usd"), help="Purchase price per device. [default: the profile's MSRP]"
+    )
+    years = o.option("4", "--years", metavar="N", read=parse.positive, help="Years of amortisation.")
+    kwh = o.option("0.10", "--kwh", metavar="USD", read=parse.quantity("usd"), help="USD per kWh.")
+    pue = o.option("1.3", "--pue", metavar="FACTOR", read=parse.positive, help="Overhead of the facility on the devices' power.")
+
+    def ownership(self, plan: Deployment) -> estimator.Ownership | None:
+        """What owning costs, where it is asked for. Errors: bad-value, no-price."""
+        if not self.owned and self.purchase is None:
+            return None
+        if self.price is not None:
             raise UsageError("bad-value", "--price is rent and --owned is not", "give one of them")
-        bought = units.quantity(purchase, "usd") if purchase is not None else plan.device.msrp_usd
+        bought = plan.device.msrp_usd if self.purchase is None else self.purchase
         if bought is None:
             raise UsageError("no-price", f"no purchase price is recorded for {plan.device.id}", "give one with --purchase, in USD")
-        ownership = estimator.Ownership(bought, c.positive(years, "years"), units.quantity(kwh, "usd"), c.positive(pue, "pue"))
-    read = units.tokens(prompt, "prompt") if prompt is not None else None
-    known = c.cached_tokens(cached, tokens if read is None else read)
-    work = Workload(tokens, sequences, read, units.tokens(output_tokens, "output-tokens") if output_tokens is not None else None, known)
-    estimate = estimator.cost(found, plan, work, method=method, utilization=c.fraction(utilization, "utilization"), owned=ownership)
+        return estimator.Ownership(bought, self.years, self.kwh, self.pue)
+
+
+def cost(
+    which: o.ModelChoice, place: o.Placement, work: o.Work, request: o.Request, money: Owned, by: o.Reading, run: o.Running, out: o.Output
+) -> None:
+    """What a million tokens cost, and how much of that a bigger batch would share."""
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    sequences, method = work.batch, by.method
+    plan = c.placed(found, place, run, money)
+    ownership = money.ownership(plan)
+    read, answer = request.prompt, request.output_tokens
+    known = parse.within(request.cached, read or tokens)
+    held = Workload(tokens, sequences, read, answer, known)
+    estimate = estimator.cost(found, plan, held, method=method, utilization=money.utilization, owned=ownership)
     r = estimate.results
     facts = (
         Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd"),
@@ -125,7 +106,7 @@ def cost(
             "ctx_tokens": tokens,
             "batch": sequences,
             "method": method,
-            "utilization": c.fraction(utilization, "utilization"),
+            "utilization": money.utilization,
             "prompt_tokens": estimate.inputs["prompt_tokens"],
             "cached_tokens": known,
             "output_tokens": estimate.inputs["output_tokens"],
@@ -140,9 +121,9 @@ def cost(
         figures=estimate.figures,
         verdict=verdict,
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("cost", epilog=EXAMPLES)(c.estimating(cost))
+    app.command("cost", epilog=EXAMPLES)(o.command(cost))

@@ -9,6 +9,7 @@ import typer
 
 from llmcalc.answers import ABSENT, Words
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.estimate import memory
 from llmcalc.present import Report, columns, facts
 
@@ -29,47 +30,28 @@ Examples:
 """
 
 
-def kv(
-    model: c.ModelOption,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    kv_dtype: c.KvOption = "auto",
-    hardware: c.AnyHardwareOption = None,
-    weights: c.WeightsOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    max_num_batched_tokens: c.BatchedOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+class Beside(o.Layout):
+    """A device, where its share is asked."""
+
+    needs = "hardware"
+    hardware = o.Placement.hardware.but(default=None, help="A device, to see which share of it the cache takes.")
+
+
+def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o.Output) -> None:
     """KV cache and recurrent state, by kind of layer."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx)
-    sequences = c.whole_number(batch, "batch")
-    estimate = memory.kv(found, tokens, sequences, kv_dtype)
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx)
+    sequences, hardware, engine = work.batch, place.hardware, run.engine
+    estimate = memory.kv(found, tokens, sequences, place.kv_dtype)
     plan = None
     held: dict[str, Any] = {}
     said: tuple[str, ...] = ()
     if hardware is not None or engine != "napkin":
-        plan = c.deployment(
-            found, hardware or LARGE, weights=weights if hardware else "bf16", kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep,
-            reserve=reserve, engine=engine, memory_utilization=memory_utilization, batched_tokens=max_num_batched_tokens,
-        )  # fmt: skip
+        layout = place if hardware else o.Layout(weights="bf16", kv_dtype=place.kv_dtype)
+        policy = run if hardware else o.Running(engine=engine, max_num_batched_tokens=run.max_num_batched_tokens)
+        plan = c.laid_out(found, hardware or LARGE, layout, policy)
         held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None)
     r = replace(estimate.results, **held)
-    placed = {"weights": weights != "auto", "tp": tp, "pp": pp != "1", "ep": ep != "1", "reserve": reserve != "0", "check": check}
-    idle = [name for name, given in placed.items() if given and hardware is None]
-    unplaced = (f"{', '.join(idle)}: of use beside --hardware alone",) if idle else ()
     fits = r.max_batch is ABSENT or r.max_batch >= sequences
     short = () if fits else (f"does not fit: {hardware} holds {r.max_batch:,} of {sequences:,} sequences",)
     report = Report(
@@ -103,15 +85,15 @@ def kv(
             *(c.release(engine, plan) if plan else ()),
             *estimate.assumptions,
         ),
-        warnings=(*short, *estimate.warnings, *unplaced),
+        warnings=(*short, *estimate.warnings),
         figures=estimate.figures,
-        verdict=fits,
+        verdict=fits if hardware else None,
         absent=(
             ("window_tokens", "null for layers without a window"),
             ("max_context_tokens native_context_tokens", "the config does not say"),
         ),
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 LARGE = "h100-sxm"
@@ -135,4 +117,4 @@ def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("kv", epilog=EXAMPLES)(c.estimating(kv))
+    app.command("kv", epilog=EXAMPLES)(o.command(kv))

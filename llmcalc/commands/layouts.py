@@ -6,6 +6,7 @@ import typer
 
 from llmcalc import hardware as devices
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import UsageError
 from llmcalc.estimate import parallel as estimator
 from llmcalc.plan import Workload
@@ -20,34 +21,29 @@ Examples:
 """
 
 
-def layouts(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+class Counted(o.Group):
+    """How many of which device; how they are laid out is the answer."""
+
+    hardware = o.Placement.hardware
+    weights = o.Placement.weights
+    kv_dtype = o.Placement.kv_dtype
+
+
+class Checked(o.File):
+    """Where the answer goes; its verdict."""
+
+    check = o.Output.check
+
+
+def layouts(which: o.ModelChoice, place: Counted, work: o.Work, run: o.Running, out: Checked) -> None:
     """All ways to lay a model over N devices: which are valid, what they waste, how fast they are."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    count, name = devices.parse_count(hardware)
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    count, name = devices.parse_count(place.hardware)
     if count > 1024:
         raise UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
-    plan = c.deployment(
-        found, name, weights=weights, kv_dtype=kv_dtype, reserve=reserve, engine=engine, memory_utilization=memory_utilization
-    )
-    sequences = c.whole_number(batch, "batch")
+    plan = c.laid_out(found, name, o.Layout(weights=place.weights, kv_dtype=place.kv_dtype), run)
+    sequences = work.batch
     estimate = estimator.compare(found, plan, count, Workload(tokens, sequences))
     r = estimate.results
     heads = f"{r.kv_heads} KV heads: beyond, ranks hold copies" if r.kv_heads > 1 else "one latent or KV head: every rank holds it"
@@ -73,9 +69,9 @@ def layouts(
         rows_first=True,
         absent=(("", "null where `why` says what forbids the layout"),),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False, check=check)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("layouts", epilog=EXAMPLES)(c.estimating(layouts))
+    app.command("layouts", epilog=EXAMPLES)(o.command(layouts))

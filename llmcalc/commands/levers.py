@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from llmcalc import units
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import levers as estimator
 from llmcalc.present import Column, Fact, Report
@@ -25,47 +25,29 @@ WORDS = {
 }
 
 
-def levers(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    prompt: c.PromptOption = None,
-    output_tokens: c.OutputTokensOption = "256",
-    cached: c.CachedOption = "0",
-    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="N", help="Concurrent sequences. [default: 1]")] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="RATE", help="Requests per replica instead of a batch: 3 (per second), 100/min.")
-    ] = None,
-    goal: Annotated[str, typer.Option("--goal", metavar="NAME", help="e2e (the whole answer), ttft, tpot or throughput.")] = "e2e",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class Going(o.Group):
+    """What the service does, and what it should do better."""
+
+    prompt = o.Request.prompt
+    output_tokens = o.option("256", "--output-tokens", metavar="TOKENS", read=units.tokens, help="Tokens written per request.")
+    cached = o.Request.cached
+    batch = o.Work.batch.but(default=None, help="Concurrent sequences. [default: 1]")
+    rate = o.Arrivals.rate.but(help="Requests per replica instead of a batch: 3 (per second), 100/min.")
+    goal = o.option("e2e", "--goal", metavar="NAME", help="e2e (the whole answer), ttft, tpot or throughput.")
+
+
+def levers(which: o.ModelChoice, place: o.Placement, going: Going, run: o.Running, out: o.File) -> None:
     """A service answers slowly: what each lever would change, best first."""
+    goal, rate = going.goal, going.rate
     if goal not in estimator.GOALS:
         raise UsageError("bad-value", f"goal {goal[:40]!r} is not one that llmcalc knows", f"use one of {', '.join(estimator.GOALS)}")
-    if batch is not None and rate is not None:
+    if going.batch is not None and rate is not None:
         raise UsageError("bad-value", "--batch and --rate are two ways to say how much is going on", "give one of them")
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, prompt, at_most=c.DEFAULT_CTX // 4)
-    plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp, pp=pp, ep=ep, reserve=reserve, engine=engine,
-        memory_utilization=memory_utilization,
-    )  # fmt: skip
-    state = estimator.State(
-        found, plan, tokens, units.tokens(output_tokens or "256", "output-tokens"), c.cached_tokens(cached, tokens),
-        c.whole_number(batch or "1", "batch"), None if rate is None else c.per_second(rate, "rate"),
-    )  # fmt: skip
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, going.prompt, at_most=c.DEFAULT_CTX // 4)
+    plan = c.placed(found, place, run)
+    known = parse.within(going.cached, tokens)
+    state = estimator.State(found, plan, tokens, going.output_tokens, known, going.batch or 1, rate)
     estimate = estimator.diagnose(state, goal)
     r = estimate.results
     facts = (
@@ -124,9 +106,9 @@ def levers(
             ("", "null where more arrives than is served"),
         ),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("levers", epilog=EXAMPLES)(c.estimating(levers))
+    app.command("levers", epilog=EXAMPLES)(o.command(levers))

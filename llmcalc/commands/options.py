@@ -104,6 +104,9 @@ def repeated(*flags: str, **shown: Any) -> Option[list[str] | None]:
 class Group:
     """Options that belong together. Made of words as they were typed; an option that is not named has its default."""
 
+    needs = ""
+    """The option without which others of the command have no use."""
+
     def __init__(self, **words: Any) -> None:
         known = self.options()
         if unknown := words.keys() - known:
@@ -359,13 +362,15 @@ class Output(File):
 
 ESTIMATING: tuple[type[Group], ...] = (Placement, Work, Money, Running, Output)
 """Every estimating command takes the options of these, so that one set of them serves all: hidden where it has no use for the group."""
-_running: ContextVar[tuple[str, tuple[Group, ...]]] = ContextVar("_running", default=("", ()))
+_running: ContextVar[tuple[str, tuple[Group, ...], tuple[Group, ...]]] = ContextVar("_running", default=("", (), ()))
 
 
 def unused() -> tuple[str, ...]:
     """A sentence for every option that was given to the running command and that nothing has read so far."""
-    command, groups = _running.get()
-    return tuple(f"{name}: {command} makes no use of it" for group in groups for name in group.idle())
+    command, taken, hidden = _running.get()
+    without = next((f" without --{group.needs}" for group in taken if group.needs and group.words[group.needs] is None), "")
+    said = [f"{name}: {command} makes no use of it{without}" for group in taken for name in group.idle()]
+    return (*said, *(f"{name}: {command} makes no use of it" for group in hidden for name in group.idle()))
 
 
 def command(function: Callable[..., None], also: tuple[type[Group], ...] = ESTIMATING) -> Callable[..., None]:
@@ -383,7 +388,7 @@ def command(function: Callable[..., None], also: tuple[type[Group], ...] = ESTIM
     def run(**given: Any) -> None:
         groups = {key: group(**{name: given.pop(name) for name in group.options()}) for key, group in taken.items()}
         idle = tuple(group(**{name: given.pop(name) for name in names}) for group, names in hidden.items())
-        running, beside = _running.set((function.__name__, (*groups.values(), *idle))), parse.beside.set(())
+        running, beside = _running.set((function.__name__, tuple(groups.values()), idle)), parse.beside.set(())
         try:
             function(**groups, **given)
         finally:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from llmcalc import formats
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import UsageError
 from llmcalc.estimate import memory
 from llmcalc.estimate import quant as estimator
@@ -50,54 +49,26 @@ COLUMNS = (
 )
 
 
-def quant(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            "--weights", metavar="A,B", autocompletion=c.completion.weights, help="Weight formats. [default: as it ships, 16, 8, 4 bits]"
-        ),
-    ] = None,
-    kv_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--kv-dtype",
-            "--kv-cache-dtype",
-            metavar="A,B",
-            autocompletion=c.completion.caches,
-            help="KV formats. [default: 16 bits, fp8, int8, int4]",
-        ),
-    ] = None,
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    method: c.MethodOption = "napkin",
-    price: c.PriceOption = None,
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+class Formats(o.Group):
+    """On which devices, and which formats are compared."""
+
+    hardware = o.Placement.hardware
+    weights = o.Placement.weights.but(default=None, metavar="A,B", help="Weight formats. [default: as it ships, 16, 8, 4 bits]")
+    kv_dtype = o.Placement.kv_dtype.but(default=None, metavar="A,B", help="KV formats. [default: 16 bits, fp8, int8, int4]")
+    tp = o.Placement.tp
+    pp = o.Placement.pp
+    ep = o.Placement.ep
+
+
+def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, money: o.Money, run: o.Running, out: o.Output) -> None:
     """Weight formats × KV formats: size, batch, step time, cost, and which of the two to quantise first."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    sequences = c.whole_number(batch, "batch")
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    sequences, method = work.batch, by.method
     plain = memory.compute_format(found)[0].name
-    plan = c.deployment(
-        found, hardware, weights=plain, kv_dtype=plain, tp=tp, pp=pp, ep=ep, price=price, reserve=reserve, engine=engine,
-        memory_utilization=memory_utilization,
-    )  # fmt: skip
-    chosen, caches = _weights(found, plan.device, weights), _caches(found, kv_dtype)
+    layout = o.Layout(weights=plain, kv_dtype=plain, tp=place.tp, pp=place.pp, ep=place.ep)
+    plan = c.laid_out(found, place.hardware, layout, run, money)
+    chosen, caches = _weights(found, plan.device, place.weights), _caches(found, place.kv_dtype)
     estimate = estimator.quant(found, plan, Workload(tokens, sequences), chosen, caches, method)
     r = estimate.results
     facts = (
@@ -136,7 +107,7 @@ def quant(
             ("", "null where no sequence fits or the size of the memory is not known"),
         ),
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 def _pair(row: dict[str, str] | None) -> str | None:
@@ -166,4 +137,4 @@ def _caches(model: Model, text: str | None) -> list[Format]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("quant", epilog=EXAMPLES)(c.estimating(quant))
+    app.command("quant", epilog=EXAMPLES)(o.command(quant))

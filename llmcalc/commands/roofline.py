@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from llmcalc import units
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.commands.space import listed
 from llmcalc.estimate import capacity
 from llmcalc.estimate import roofline as estimator
@@ -27,32 +28,20 @@ Examples:
 PROMPTS = (32, 128, 512, 2048)
 
 
-def roofline(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    ctx: c.CtxOption = None,
-    batch: Annotated[
-        str | None, typer.Option("--batch", "-b", metavar="N,...", help="Batches to draw. [default: 1, 2, 4, ... to the most that fit]")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="TOKENS,...", help="Prompts to draw. [default: 32 ... 2048 and the context]")
-    ] = None,
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    method: c.MethodOption = "napkin",
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class Drawn(o.Group):
+    """Which points are drawn."""
+
+    ctx = o.Work.ctx
+    batch = o.option(None, "--batch", "-b", metavar="N,...", help="Batches to draw. [default: 1, 2, 4, ... to the most that fit]")
+    prompt = o.option(None, "--prompt", metavar="TOKENS,...", help="Prompts to draw. [default: 32 ... 2048 and the context]")
+
+
+def roofline(which: o.ModelChoice, place: o.Placement, drawn: Drawn, by: o.Reading, out: o.Output) -> None:
     """The roofline of a device with a model's prefill and decode points."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    plan = c.deployment(found, hardware, weights=weights, kv_dtype=kv_dtype, tp=tp)
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, drawn.ctx, at_most=c.DEFAULT_CTX)
+    plan, method = c.placed(found, place), by.method
+    batch, prompt = drawn.batch, drawn.prompt
     if batch is None:
         most = capacity.holds(found, plan, Workload(tokens, 1)).max_batch or 1
         batches = tuple(sorted({2**power for power in range(int(most).bit_length())} | {int(most)}))
@@ -81,7 +70,7 @@ def roofline(
         rows_first=True,
         chart=_chart(found.id, plan, estimate.rows, ridge),
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain)
+    c.say(report, out)
 
 
 def _chart(model: str, plan: Any, rows: tuple[estimator.Step, ...], ridge: float) -> Chart:
@@ -101,4 +90,4 @@ def _chart(model: str, plan: Any, rows: tuple[estimator.Step, ...], ridge: float
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("roofline", epilog=EXAMPLES)(roofline)
+    app.command("roofline", epilog=EXAMPLES)(o.command(roofline))

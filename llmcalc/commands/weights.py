@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
 from llmcalc.answers import Words
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.estimate import memory, weight_files
 from llmcalc.present import Fact, Report, columns, facts
 
@@ -21,29 +21,22 @@ Examples:
 
   llmcalc weights -m ./Qwen3-8B-Q4_K_M.gguf --from-files
 """
-FromFilesOption = Annotated[
-    bool, typer.Option("--from-files", help="Read the weight files' headers too (safetensors, GGUF; no weights), and compare.")
-]
 
 
-def weights(
-    model: c.ModelOption,
-    weights: c.WeightsOption = "auto",
-    from_files: FromFilesOption = False,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class Stored(o.Group):
+    """In which format, and whether the files are looked at."""
+
+    weights = o.Layout.weights
+    from_files = o.switch("--from-files", help="Read the weight files' headers too (safetensors, GGUF; no weights), and compare.")
+
+
+def weights(which: o.ModelChoice, stored: Stored, out: o.Output) -> None:
     """Parameters, active parameters and weight bytes, by part."""
     from llmcalc import sources
 
-    source = sources.find(model, revision=revision, offline=offline, refresh=refresh)
+    source = sources.find(which.model, revision=which.revision, offline=which.offline, refresh=which.refresh)
     found = c.of_source(source)
-    estimate = memory.weights(found, weights)
+    estimate = memory.weights(found, stored.weights)
     r = estimate.results
     report = Report(
         command="weights",
@@ -65,8 +58,8 @@ def weights(
         warnings=estimate.warnings,
         figures=estimate.figures,
     )
-    if from_files:
-        files = weight_files.compare(sources.weight_files(source, offline=offline), found, estimate)
+    if stored.from_files:
+        files = weight_files.compare(sources.weight_files(source, offline=which.offline), found, estimate)
         unlike = any(row.params != row.file_params for row in files.rows)  # else one column of bytes says it all
         report = replace(
             report,
@@ -75,7 +68,7 @@ def weights(
             rows=files.rows,
             warnings=(*report.warnings, *(text for text in files.warnings if text not in report.warnings)),
         )
-    c.emit(report, format=format, json=json, output=output, explain=explain)
+    c.say(report, out)
 
 
 def file_facts(r: weight_files.InFiles) -> tuple[Fact, ...]:
@@ -95,4 +88,4 @@ def file_facts(r: weight_files.InFiles) -> tuple[Fact, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("weights", epilog=EXAMPLES)(c.estimating(weights))
+    app.command("weights", epilog=EXAMPLES)(o.command(weights))
