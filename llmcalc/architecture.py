@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 from llmcalc.config import Config
 from llmcalc.figures import Formula
+
+if TYPE_CHECKING:
+    from llmcalc.images import Images
 
 Part = Literal[
     "embedding", "positions", "attention", "indexer", "state", "mlp", "experts", "shared experts", "router", "norms", "head", "mtp",
@@ -186,6 +189,8 @@ class Model:
     notes: tuple[str, ...] = ()
     max_context: int | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+    images: Images | None = None
+    """How it sees images; None: it sees none, or its family's rule is not known."""
 
 
 def grouped(layers: Iterable[Layer]) -> tuple[Group, ...]:

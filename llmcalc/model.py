@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmcalc.architecture import Model, Stack, Weight, context_length, grouped
 from llmcalc.config import FOREIGN, TEXTS, Config, class_defaults, leftovers
 from llmcalc.errors import ConfigError, close_matches, printable
 from llmcalc.families import MODULES, reader
+
+if TYPE_CHECKING:
+    from llmcalc.images import Images
 
 # Architectures whose config may lack model_type.
 _BY_ARCHITECTURE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "GPT2LMHeadModel": "gpt2"}
@@ -45,7 +48,7 @@ def read(
     if text is not outer:
         _inherit_tie(outer, text)
     stack = read_stack(text)
-    tower, tower_notes = _towers(outer, text, stack.hidden)
+    tower, tower_notes, sight = _towers(outer, text, stack.hidden)
     repeated = [key for key in outer.raw if key in text.raw and outer.raw[key] == text.raw[key]]  # the same at both levels
     unread = [*(leftovers(outer, repeated) if text is not outer else ()), *leftovers(text)]
     if unread:
@@ -71,17 +74,18 @@ def read(
         quantization=_quantization(raw, text.raw, quant),
         notes=(*notes, *stack.notes, *tower_notes),
         facts=facts or {},
+        images=sight,
     )
 
 
-def _towers(outer: Config, text: Config, hidden: int) -> tuple[tuple[Weight, ...] | None, tuple[str, ...]]:
+def _towers(outer: Config, text: Config, hidden: int) -> tuple[tuple[Weight, ...] | None, tuple[str, ...], Images | None]:
     """Towers beside the language model; a plain text model has none and does not load their readers."""
     wrapped = text is not outer or "parts" in class_defaults().get(outer.model_type, {})
     if not wrapped and not any(key in outer.raw for key in FOREIGN):
-        return (), ()
-    from llmcalc import towers
+        return (), (), None
+    from llmcalc import images, towers
 
-    return towers.read(outer, hidden)
+    return *towers.read(outer, hidden), images.of(outer.raw, outer.model_type)
 
 
 def _kind(value: Any) -> str:

@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"", "answers", "units", "errors", "data"},
     {"figures"},
     {"formulas"},
-    {"config", "formats", "engines", "files", "links"},
+    {"config", "formats", "engines", "files", "images", "links"},
     {"architecture", "gguf", "safetensors"},
     {"attention", "mlp", "hardware_profile", "gguf_config", "detect"},
     {"families", "hardware", "sources", "traffic"},
