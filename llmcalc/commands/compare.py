@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from llmcalc import units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.commands import space as s
 from llmcalc.errors import LlmcalcError, UsageError, printable
 from llmcalc.figures import Figure
@@ -53,15 +54,6 @@ COLUMNS = (
     Column("weights", "weights", shown=False),
     Column("kv_dtype", "KV", shown=False),
 )
-ModelsOption = Annotated[str, typer.Option("--model", "-m", metavar="MODELS", help="Models between commas, or all (the bundled ones).")]
-BatchOption = Annotated[
-    str | None,
-    typer.Option("--batch", "-b", metavar="N", help="Sequences, or max: all that fit. [default: 1; with --max-tpot, all within it]"),
-]
-RanksOption = Annotated[
-    str | None,
-    typer.Option("--tp", metavar="N,...", help="Tensor parallel ranks; of several (or all), the fewest that hold the model. [default: 1]"),
-]
 SORTS = {
     "cost": ("usd_per_million_output_tokens", 1),
     "tpot": ("tpot_s", 1),
@@ -73,48 +65,51 @@ SORTS = {
     "price": ("usd_per_hour", 1),
     "name": ("hardware", 1),
 }
-SortOption = Annotated[str, typer.Option("--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key.")]
 
 
-def compare(
-    model: ModelsOption,
-    hardware: s.DevicesOption,
-    ctx: c.CtxOption = None,
-    batch: BatchOption = None,
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: RanksOption = None,
-    max_tpot: s.MaxTpotOption = None,
-    sort: SortOption = "cost",
-    prompt: c.PromptOption = None,
-    price: c.PriceOption = None,
-    method: c.MethodOption = "napkin",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+class Models(o.ModelChoice):
+    """The models side by side."""
+
+    model = o.ModelChoice.model.but(metavar="MODELS", help="Models between commas, or all (the bundled ones).")
+
+
+class Racks(s.Racks):
+    """The devices side by side, each with one format of weights and one of the cache."""
+
+    weights = o.Layout.weights
+    kv_dtype = o.Layout.kv_dtype
+    tp = s.Racks.tp.but(default=None, help="Tensor parallel ranks; of several (or all), the fewest that hold the model. [default: 1]")
+
+
+class Compared(o.Group):
+    """At which context and batch, within which limit, in which order."""
+
+    ctx = o.Work.ctx
+    batch = o.option(
+        None, "--batch", "-b", metavar="N", help="Sequences, or max: all that fit. [default: 1; with --max-tpot, all within it]"
+    )
+    max_tpot = o.Limits.max_tpot.but(default=None, help="Longest time per output token, such as 50ms.")
+    sort = o.option("cost", "--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key.")
+    prompt = o.Request.prompt
+
+
+def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.Reading, run: o.Running, out: o.Output) -> None:
     """Devices side by side: speed, cost, what limits each, and what those lack that do not fit."""
     from llmcalc import search, sources
 
+    place.check("compare")
+    model, weights, kv_dtype = which.model, place.weights, place.kv_dtype
+    batch, limit, method = work.batch, work.max_tpot, by.method
     everything = model.strip().lower() == "all"
     names = sources.bundled_ids() if everything else s.words(model)
     if not names:
         raise UsageError("bad-value", "no model is named", "give one with --model")
     if "," in weights + kv_dtype:
         raise UsageError("bad-value", "compare takes one weight format and one KV format", "`llmcalc pareto` searches several")
-    limit = c.duration(max_tpot, "max-tpot")
     largest = batch is None if limit is not None else (batch or "1").lower() == "max"
     fixed = None if largest or (batch or "").lower() == "max" else c.whole_number(batch or "1", "batch")
-    key, sign = _order(sort)
-    devices = s.devices(hardware)
+    key, sign = _order(work.sort)
+    devices = s.devices(place.hardware)
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
     assumed: dict[str, None] = {}
@@ -122,15 +117,12 @@ def compare(
     progress = s.Progress()
     for number, name in enumerate(names):
         try:
-            found = c.load(name, revision=revision, offline=offline, refresh=refresh)
-            tokens, said = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-            chosen = s.candidates(found, devices, tp, price)
+            found = c.load(name, revision=which.revision, offline=which.offline, refresh=which.refresh)
+            tokens, said = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+            chosen = s.candidates(found, devices, place.tp, money.price)
             if len(names) == 1:
                 s.check_ranks(found, chosen)
-            space = s.space(
-                found, chosen, tokens, weights=weights, kv_dtype=kv_dtype, prompt=prompt, method=method, engine=engine, reserve=reserve,
-                memory_utilization=memory_utilization,
-            )  # fmt: skip
+            space = s.space(found, chosen, tokens, place, work.prompt, method, run)
             compared = search.compare(space, fixed, limit)
         except LlmcalcError as problem:
             if not everything:
@@ -147,7 +139,7 @@ def compare(
     rows.sort(key=lambda row: _rank(row, key, sign))
     only = loaded[0] if len(names) == 1 else None
     figures: dict[str, Figure] = {}
-    if explain and only and rows and rows[0]["fits"]:
+    if out.explain and only and rows and rows[0]["fits"]:
         best = next(one for one in chosen if one.device.id == rows[0]["hardware"] and rows[0]["count"] in one.counts)
         plan = search.deployment(space, best.device, space.weights[0], space.kvs[0], rows[0]["count"])
         worked = search.point(space, plan, best.usd_per_hour, rows[0]["batch"])
@@ -173,7 +165,7 @@ def compare(
             "batch": fixed,
             "max_tpot_s": limit,
             "method": method,
-            "engine": engine,
+            "engine": run.engine,
             "sort": key,
         },
         header=(*((c.model_line(only),) if only else ()), " · ".join([*formats, how, method])),
@@ -183,7 +175,7 @@ def compare(
         ),
         columns=COLUMNS[1:] if only else COLUMNS,
         rows=tuple(rows),
-        assumptions=(*c.variants(device for _, device in devices), *_assumptions(assumed, batch, limit, price, method)),
+        assumptions=(*c.variants(device for _, device in devices), *_assumptions(assumed, batch, limit, money.price, method)),
         warnings=(*warnings, *_warnings(rows, limit), *(only.notes if only else ())),
         figures=figures,
         verdict=any(row["fits"] and _within(row, limit) for row in rows),
@@ -197,19 +189,19 @@ def compare(
             ("", "null where `why` says what is lacking"),
         ),
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 def _within(row: dict[str, Any], limit: float | None) -> bool:
     return limit is None or (row["tpot_s"] is not None and row["tpot_s"] <= limit)
 
 
-def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None, price: str | None, method: str) -> Iterator[str]:
+def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None, price: float | None, method: str) -> Iterator[str]:
     yield from assumed
     if batch is None and limit is None:
         yield "batch 1: not given (--batch N, --batch max, or --max-tpot)"
     if price is not None:
-        yield f"price {units.usd(units.quantity(price, 'usd/h'))} per device-hour, as given"
+        yield f"price {units.usd(price)} per device-hour, as given"
     else:
         yield "prices: the median of each profile's, on demand before rental, spot and ownership; `hardware show` lists them"
     yield f"method {method}: ideal rates, so an engine takes longer and costs more; always busy"
@@ -251,4 +243,4 @@ def _rank(row: dict[str, Any], key: str, sign: int) -> tuple[Any, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("compare", epilog=EXAMPLES)(c.estimating(compare, only_one=("pp", "ep")))
+    app.command("compare", epilog=EXAMPLES)(o.command(compare))

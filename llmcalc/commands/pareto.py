@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from llmcalc import present, units
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.commands import space as s
 from llmcalc.errors import UsageError, printable
 from llmcalc.figures import Figure
@@ -58,16 +60,6 @@ COLUMNS = (
     Column("price_date", "priced", rank=13),
     Column("marks", "", rank=1),
 )
-MaxTtftOption = Annotated[str | None, typer.Option("--max-ttft", metavar="TIME", help="Longest time to the first token of a prompt.")]
-LeastRateOption = Annotated[str | None, typer.Option("--min-tokens-per-s", metavar="N", help="Least tokens/s of the whole batch.")]
-BudgetOption = Annotated[str | None, typer.Option("--budget", metavar="USD", help="Most USD per hour for all devices.")]
-MarkOption = Annotated[
-    list[str] | None, typer.Option("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT, such as chat=50ms.")
-]
-PointOption = Annotated[
-    list[str] | None,
-    typer.Option("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'."),
-]
 READABLE = 14
 """Rows of a front that a terminal shows."""
 DRAWN = 160
@@ -76,63 +68,57 @@ OWN_FRONTS = 12
 """Up to so many devices, a picture shows each one's own front."""
 
 
+class Searched(o.Group):
+    """At which context, and what is said of the front."""
+
+    ctx = o.Work.ctx
+    mark = o.repeated("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT, such as chat=50ms.")
+    point = o.repeated("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'.")
+    x = o.option("tpot", "--x", metavar="AXIS", help="tpot or tokens_per_s_per_user.")
+    y = o.option("usd", "--y", metavar="AXIS", help="usd, tokens_per_s_per_device or energy.")
+    prompt = o.Request.prompt
+
+
+class Limited(o.Group):
+    """What the chosen point must hold."""
+
+    max_tpot = o.option(None, "--max-tpot", metavar="TIME", read=s.most(), help="Longest time per output token, such as 50ms.")
+    max_ttft = o.option(None, "--max-ttft", metavar="TIME", read=s.most(), help="Longest time to the first token of a prompt.")
+    min_tokens_per_s = o.option(None, "--min-tokens-per-s", metavar="N", read=parse.positive, help="Least tokens/s of the whole batch.")
+    budget = o.option(None, "--budget", metavar="USD", read=s.most("usd/h"), help="Most USD per hour for all devices.")
+
+
 def pareto(
-    model: c.ModelOption,
-    hardware: s.DevicesOption,
-    ctx: c.CtxOption = None,
-    weights: s.WeightsOption = "auto",
-    kv_dtype: s.KvOption = "auto",
-    tp: s.RanksOption = None,
-    max_tpot: s.MaxTpotOption = None,
-    max_ttft: MaxTtftOption = None,
-    min_tokens_per_s: LeastRateOption = None,
-    budget: BudgetOption = None,
-    mark: MarkOption = None,
-    point: PointOption = None,
-    x: Annotated[str, typer.Option("--x", metavar="AXIS", help="tpot or tokens_per_s_per_user.")] = "tpot",
-    y: Annotated[str, typer.Option("--y", metavar="AXIS", help="usd, tokens_per_s_per_device or energy.")] = "usd",
-    prompt: c.PromptOption = None,
-    price: c.PriceOption = None,
-    method: c.MethodOption = "napkin",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
+    which: o.ModelChoice,
+    place: s.Racks,
+    work: Searched,
+    limit: Limited,
+    money: o.Money,
+    by: o.Reading,
+    run: o.Running,
+    out: o.Output,
 ) -> None:
     """The Pareto front of speed against cost, and the cheapest point within the limits."""
     from llmcalc import search
 
-    chosen_format = present.format_of("json" if json else format, output)
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    across, up = _axis(x, search.X_AXES, "x"), _axis(y, search.Y_AXES, "y")
-    limits = search.Limits(
-        s.limit(max_tpot, "max-tpot"),
-        s.limit(max_ttft, "max-ttft"),
-        None if min_tokens_per_s is None else c.positive(min_tokens_per_s, "min-tokens-per-s"),
-        s.limit(budget, "budget", "usd/h"),
-    )
-    asked = _marks(mark or [])
-    chosen = s.candidates(found, s.devices(hardware), tp, price)
+    place.check("pareto")
+    chosen_format = present.format_of("json" if out.json else out.format, out.output)
+    method, explain, tp = by.method, out.explain, place.tp
+    found = c.chosen(which)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    across, up = _axis(work.x, search.X_AXES, "x"), _axis(work.y, search.Y_AXES, "y")
+    limits = search.Limits(limit.max_tpot, limit.max_ttft, limit.min_tokens_per_s, limit.budget)
+    asked = _marks(work.mark or [])
+    chosen = s.candidates(found, s.devices(place.hardware), tp, money.price)
     s.check_ranks(found, chosen)
-    space = s.space(
-        found, chosen, tokens, weights=weights, kv_dtype=kv_dtype, prompt=prompt, method=method, engine=engine, reserve=reserve,
-        memory_utilization=memory_utilization,
-    )  # fmt: skip
+    space = s.space(found, chosen, tokens, place, work.prompt, method, run)
     progress = s.Progress()
     swept = search.sweep(space, across, up, limits, asked, progress)
     progress.close()
     rows = search.front_rows(space, swept)
     best = search.row(space, *search.trace(swept, swept.chosen[2])) if swept.chosen else None
     marked = {name: search.row(space, *search.trace(swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
-    named = [_named(space, text, rows, across, up, price) for text in point or []]
+    named = [_named(space, text, rows, across, up, money.price) for text in work.point or []]
     labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
     for row in rows:
         row["marks"] = ", ".join(name for name, other in labelled.items() if other is not None and _same(row, other))
@@ -189,7 +175,7 @@ def pareto(
         brief=_brief(rows),
         chart=_chart(space, rows, labelled, named, across, up) if drawn else None,
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
 
 
 def _axis(name: str, known: dict[str, search.Axis], option: str) -> search.Axis:
@@ -206,7 +192,7 @@ def _marks(texts: list[str]) -> dict[str, float]:
         name, _, limit = text.partition("=")
         if not name.strip() or not limit.strip():
             raise UsageError("bad-value", f"mark {printable(text, 40)!r} is not a name and a time", "write it like --mark chat=50ms")
-        found[name.strip()] = s.limit(limit, "mark") or 0.0
+        found[name.strip()] = s.most()(limit, "mark")
     return found
 
 
@@ -356,7 +342,7 @@ def _brief(rows: Sequence[dict[str, Any]]) -> tuple[int, ...]:
 
 
 def _named(
-    space: search.Space, text: str, rows: list[dict[str, Any]], across: search.Axis, up: search.Axis, price: str | None
+    space: search.Space, text: str, rows: list[dict[str, Any]], across: search.Axis, up: search.Axis, price: float | None
 ) -> dict[str, Any]:
     """The named point, which point of the front dominates it, and why."""
     from llmcalc import hardware, search
@@ -371,7 +357,7 @@ def _named(
         )
     count, name = hardware.parse_count(device_words)
     ranks = c.whole_number(settings.get("tp", str(count)), "tp", most=8192)
-    one = search.candidate(hardware.load(name), (ranks,), True, None if price is None else units.quantity(price, "usd/h"))
+    one = search.candidate(hardware.load(name), (ranks,), True, price)
     s.check_ranks(space.model, (one,))
     weights = s.weight_formats(space.model, settings["weights"]) if "weights" in settings else space.weights[:1]
     kv = settings.get("kv", settings.get("kv_dtype"))
@@ -450,4 +436,4 @@ def _thinned(points: list[Any], most: int) -> list[Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pareto", epilog=EXAMPLES)(c.estimating(pareto, only_one=("pp", "ep")))
+    app.command("pareto", epilog=EXAMPLES)(o.command(pareto))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from llmcalc import units
 from llmcalc.answers import Words
 from llmcalc.commands import common as c
-from llmcalc.commands.parse import variation
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import prefix as estimator
 from llmcalc.present import Report, facts
@@ -25,81 +24,68 @@ Examples:
 """
 
 
-def prefix(
-    model: c.ModelOption,
-    hardware: c.HardwareOption,
-    batch: Annotated[str, typer.Option("--sequences", "--batch", "-b", metavar="N", help="Sequences with the common prefix.")] = "1",
-    prefix_tokens: Annotated[
-        str | None, typer.Option("--prefix", metavar="TOKENS", help="Tokens that all prompts begin with. [default: the prompt]")
-    ] = None,
-    prompt: c.PromptOption = None,
-    output_tokens: c.OutputTokensOption = None,
-    block: Annotated[str, typer.Option("--block", metavar="TOKENS", help="Tokens per cache block.")] = "16",
-    users: Annotated[
-        str, typer.Option("--users", metavar="N", help="Users whose histories (of --prompt tokens) are kept for the next turn.")
-    ] = "0",
-    zipf: Annotated[str, typer.Option("--zipf", metavar="EXPONENT", help="How unevenly users come back; 0: evenly.")] = "0",
-    replicas: Annotated[str, typer.Option("--replicas", metavar="N", help="Replicas that the users are spread over.")] = "1",
-    routing: Annotated[str, typer.Option("--routing", metavar="NAME", help="affine (a user stays on a replica) or random.")] = "affine",
-    reserved: Annotated[
-        str | None,
-        typer.Option("--reserved", metavar="TOKENS", help="Tokens that an engine without paging reserves. [default: prompt + output]"),
-    ] = None,
-    host_bandwidth: Annotated[
-        str, typer.Option("--host-bandwidth", metavar="RATE", help="Link to host memory; PCIe 5 x16 gives about 50GB/s.")
-    ] = "50GB/s",
-    mfu: Annotated[str, typer.Option("--mfu", metavar="SHARE", help="Share of the compute rate that prefill reaches.")] = "1",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class Shared(o.Group):
+    """What sequences and users have in common, and where it is kept."""
+
+    batch = o.Work.batch.but(flags=("--sequences", "--batch", "-b"), help="Sequences with the common prefix.")
+    prefix = o.option(
+        None, "--prefix", metavar="TOKENS", read=units.tokens, help="Tokens that all prompts begin with. [default: the prompt]"
+    )
+    prompt = o.Request.prompt
+    output_tokens = o.Request.output_tokens
+    block = o.option("16", "--block", metavar="TOKENS", read=parse.counting(most=10**6), help="Tokens per cache block.")
+    users = o.option(
+        "0",
+        "--users",
+        metavar="N",
+        read=parse.counting(least=0, most=10**7),
+        help="Users whose histories (of --prompt tokens) are kept for the next turn.",
+    )
+    zipf = o.option("0", "--zipf", metavar="EXPONENT", read=parse.variation, help="How unevenly users come back; 0: evenly.")
+    replicas = o.option("1", "--replicas", metavar="N", read=parse.counting(most=10**5), help="Replicas that the users are spread over.")
+    routing = o.option("affine", "--routing", metavar="NAME", help="affine (a user stays on a replica) or random.")
+    reserved = o.option(
+        None,
+        "--reserved",
+        metavar="TOKENS",
+        read=units.tokens,
+        help="Tokens that an engine without paging reserves. [default: prompt + output]",
+    )
+    host_bandwidth = o.option(
+        "50GB/s",
+        "--host-bandwidth",
+        metavar="RATE",
+        read=parse.quantity("bytes/s"),
+        help="Link to host memory; PCIe 5 x16 gives about 50GB/s.",
+    )
+    mfu = o.Steps.mfu.but(default="1", help="Share of the compute rate that prefill reaches.")
+
+
+def prefix(which: o.ModelChoice, place: o.Placement, shared: Shared, run: o.Running, out: o.Output) -> None:
     """Prefix cache, paging against reservation, and offload against computing again."""
-    if prefix_tokens is None and prompt is None:
+    if shared.prefix is None and shared.prompt is None:
         raise UsageError("bad-value", "neither a prefix nor a prompt is given", "give --prefix 1000, --prompt 8k, or both")
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    common = units.tokens(prefix_tokens, "prefix") if prefix_tokens is not None else units.tokens(prompt or "", "prompt")
-    read = units.tokens(prompt, "prompt") if prompt is not None else common
+    found = c.chosen(which)
+    common = shared.prefix or shared.prompt or 0
+    read, routing = shared.prompt or common, shared.routing
     if common > read:
         raise UsageError("bad-value", f"prefix {common:,} is longer than the prompt of {read:,}", "a prefix is a part of the prompt")
     if routing not in ("affine", "random"):
         raise UsageError("bad-value", f"routing {routing[:40]!r} is neither affine nor random", "write it like --routing random")
-    plan = c.deployment(
-        found,
-        hardware,
-        weights=weights,
-        kv_dtype=kv_dtype,
-        tp=tp,
-        pp=pp,
-        ep=ep,
-        reserve=reserve,
-        engine=engine,
-        memory_utilization=memory_utilization,
-    )
+    plan = c.placed(found, place, run)
     what = estimator.Sharing(
-        c.whole_number(batch, "sequences"),
+        shared.batch,
         common,
         read,
-        units.tokens(output_tokens, "output-tokens") if output_tokens is not None else 0,
-        c.whole_number(block, "block", most=10**6),
-        c.whole_number(users, "users", least=0, most=10**7),
-        variation(zipf, "zipf"),
-        c.whole_number(replicas, "replicas", most=10**5),
+        shared.output_tokens or 0,
+        shared.block,
+        shared.users,
+        shared.zipf,
+        shared.replicas,
         routing == "affine",
-        units.tokens(reserved, "reserved") if reserved is not None else None,
-        units.quantity(host_bandwidth, "bytes/s"),
-        c.fraction(mfu, "mfu"),
+        shared.reserved,
+        shared.host_bandwidth,
+        shared.mfu,
     )
     if not what.host_bytes_per_s:
         raise UsageError("bad-value", "host-bandwidth is 0", "write it like --host-bandwidth 50GB/s")
@@ -138,9 +124,9 @@ def prefix(
         warnings=estimate.warnings,
         figures=estimate.figures,
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain)
+    c.say(report, out)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("prefix", epilog=EXAMPLES)(c.estimating(prefix))
+    app.command("prefix", epilog=EXAMPLES)(o.command(prefix))

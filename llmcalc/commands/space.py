@@ -6,13 +6,12 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from llmcalc import engines, units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import memory
 from llmcalc.formats import Format
@@ -25,38 +24,30 @@ SERVED = ("auto", "bf16", "fp8", "w8a8", "w8a16", "awq", "int4", "mxfp4", "nvfp4
 CACHES = ("auto", "fp8", "int4")
 MOST_RANKS = 8  # of "all": beyond one node of eight the link model is not checked
 
-DevicesOption = Annotated[
-    str,
-    typer.Option(
-        "--hardware", "-d", "--gpu", "--device", metavar="DEVICES", autocompletion=c.completion.devices,
-        help="Ids or aliases between commas, '2x rtx-4090', all, or filters such as 'vendor=amd,class=datacenter'.",
-    ),
-]  # fmt: skip
-WeightsOption = Annotated[
-    str,
-    typer.Option(
-        "--weights", metavar="FORMATS", autocompletion=c.completion.weights, help=f"Formats between commas; all: {' '.join(SERVED)}."
-    ),
-]
-KvOption = Annotated[
-    str,
-    typer.Option(
-        "--kv-dtype",
-        "--kv-cache-dtype",
-        metavar="FORMATS",
-        autocompletion=c.completion.caches,
-        help=f"Formats between commas; all: {' '.join(CACHES)}.",
-    ),
-]
-RanksOption = Annotated[
-    str | None,
-    typer.Option(
+
+class Racks(o.Group):
+    """Devices, formats and numbers of ranks to choose from."""
+
+    hardware = o.Placement.hardware.but(
+        metavar="DEVICES", help="Ids or aliases between commas, '2x rtx-4090', all, or filters such as 'vendor=amd,class=datacenter'."
+    )
+    weights = o.Layout.weights.but(metavar="FORMATS", help=f"Formats between commas; all: {' '.join(SERVED)}.")
+    kv_dtype = o.Layout.kv_dtype.but(metavar="FORMATS", help=f"Formats between commas; all: {' '.join(CACHES)}.")
+    tp = o.option(
+        None,
         "--tp",
         metavar="N,...",
         help="Tensor parallel ranks; all: to 8, where the heads divide evenly. [default: 1, or N of 'Nx device']",
-    ),
-]
-MaxTpotOption = Annotated[str | None, typer.Option("--max-tpot", metavar="TIME", help="Longest time per output token, such as 50ms.")]
+    )
+    pp = o.Layout.pp.but(hidden=True)
+    ep = o.Layout.ep.but(hidden=True)
+
+    def check(self, command: str) -> None:
+        """Errors: bad-layout, for ranks that would change the result in a way that a search does not know."""
+        for name, ranks in (("pp", self.pp), ("ep", self.ep)):
+            if ranks > 1:
+                message = f"{name} {ranks}: {command} lays a model over tensor-parallel ranks alone"
+                raise UsageError("bad-layout", message, "`llmcalc layouts` compares every kind of parallelism")
 
 
 def words(text: str) -> list[str]:
@@ -118,11 +109,10 @@ def _holds(device: Device, filters: list[str]) -> bool:
     return True
 
 
-def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | None, price: str | None) -> tuple[Candidate, ...]:
+def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | None, usd: float | None) -> tuple[Candidate, ...]:
     """The devices in the numbers that may be used. Errors: bad-layout where a single model cannot be cut so."""
     from llmcalc import search
 
-    usd = None if price is None else units.quantity(price, "usd/h")
     if tp is None:
         asked: tuple[int, ...] = (1,)
     elif tp.strip().lower() == "all":
@@ -167,14 +157,10 @@ def space(
     model: Model,
     chosen: tuple[Candidate, ...],
     ctx: int,
-    *,
-    weights: str,
-    kv_dtype: str,
-    prompt: str | None,
+    racks: Racks,
+    prompt: int | None,
     method: str,
-    engine: str,
-    reserve: str,
-    memory_utilization: str | None,
+    run: o.Running,
 ) -> Space:
     """The space that the options describe."""
     from llmcalc.search import Space
@@ -182,14 +168,14 @@ def space(
     return Space(
         model,
         chosen,
-        weight_formats(model, weights),
-        kv_formats(model, kv_dtype),
+        weight_formats(model, racks.weights),
+        kv_formats(model, racks.kv_dtype),
         ctx,
-        units.tokens(prompt, "prompt") if prompt is not None else ctx,
+        ctx if prompt is None else prompt,
         method,
-        engines.find(engine),
-        units.quantity(reserve, "bytes"),
-        None if memory_utilization is None else c.fraction(memory_utilization, "memory-utilization"),
+        engines.find(run.engine),
+        run.reserve,
+        run.memory_utilization,
     )
 
 
@@ -203,16 +189,18 @@ def beyond(model: Model, ctx: int) -> tuple[str, ...]:
 # ---- limits ---------------------------------------------------------------------------------------------------------
 
 
-def limit(text: str | None, name: str, kind: str = "s") -> float | None:
-    """A limit above 0, or None. Errors: bad-quantity, bad-value."""
-    if text is None:
-        return None
-    value = units.quantity(text, kind)
-    if not value > 0 or not math.isfinite(value):
-        raise UsageError("bad-value", f"{name} {printable(text, 40)!r} is not above 0", f"write it like --{name} 50ms")
-    if kind == "s":
-        c.bare_seconds(text, name, value)
-    return float(value)
+def most(unit: str = "s") -> Callable[[str, str], float]:
+    """Reads a limit above 0. Errors of what it returns: bad-quantity, bad-value."""
+
+    def read(text: str, name: str) -> float:
+        value = float(units.quantity(text, unit))
+        if not value > 0 or not math.isfinite(value):
+            raise UsageError("bad-value", f"{name} {printable(text, 40)!r} is not above 0", f"write it like --{name} 50ms")
+        if unit == "s":
+            c.bare_seconds(text, name, value)
+        return value
+
+    return read
 
 
 # ---- progress -------------------------------------------------------------------------------------------------------
