@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from llmcalc import model as model_reader
 from llmcalc.architecture import Model
@@ -11,6 +11,7 @@ from llmcalc.errors import UsageError
 
 if TYPE_CHECKING:
     from llmcalc.estimate import Answered, Estimate
+    from llmcalc.estimate.cost import Cost
     from llmcalc.estimate.memory import Kv, KvLayers, Part, Weights
     from llmcalc.plan import Deployment
     from llmcalc.sources import Source
@@ -124,7 +125,7 @@ def estimate_decode(model: Model, plan: Deployment, *, ctx: int, batch: int = 1,
 
 def estimate_cost(
     model: Model, plan: Deployment, *, ctx: int, batch: int = 1, prompt: int | None = None, output: int | None = None, **options: Any
-) -> Estimate:
+) -> Answered[Cost, Never]:
     """What `llmcalc cost` prints; `options`: method, utilization, owned."""
     from llmcalc.estimate import cost
     from llmcalc.plan import Workload

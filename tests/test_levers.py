@@ -61,8 +61,12 @@ def test_best_first_and_what_fits_before_what_does_not() -> None:
         rows = levers.diagnose(state(), goal).rows
         gains = [each["gain"] for each in rows if each["fits"]]
         assert gains == sorted(gains, reverse=True)
-        assert [each["fits"] for each in rows] == sorted((each["fits"] for each in rows), reverse=True)
         assert all(each["check"] for each in rows)
+    # 80 GB hold 110 caches of 4,396 tokens beside the weights: 80 sequences, and not 160, whatever the rate would be.
+    rows = levers.diagnose(state(batch=80), "throughput").rows
+    last = next(each for each in rows if each["lever"] == "twice the batch")
+    assert [each["fits"] for each in rows] == [True] * (len(rows) - 1) + [False] and last is rows[-1]
+    assert last["gain"] == pytest.approx(2 * (READ + 80 * 4246 * 131072) / (READ + 160 * 4246 * 131072)) and last["gain"] > rows[-2]["gain"]
 
 
 def test_a_replica_that_does_not_keep_up() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from llmcalc.answers import Words
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import cost as estimator
 from llmcalc.plan import Deployment, Workload
-from llmcalc.present import Fact, Report
+from llmcalc.present import Report, facts
 
 EXAMPLES = """
 Examples:
@@ -61,42 +62,7 @@ def cost(
     held = Workload(tokens, sequences, read, answer, known)
     estimate = estimator.cost(found, plan, held, method=method, utilization=money.utilization, owned=ownership)
     r = estimate.results
-    facts = (
-        Fact("usd_per_million_output_tokens", "1M output tokens", r["usd_per_million_output_tokens"], "usd"),
-        Fact(
-            "expected_usd_per_million_output_tokens",
-            "  expected in an engine",
-            r["expected_usd_per_million_output_tokens"],
-            "usd",
-            note=c.between(r, "expected_usd_per_million_output_tokens", "usd"),
-        ),
-        Fact("fixed_usd_per_million", "  shared by the batch", r["fixed_usd_per_million"], "usd", note="halves when the batch doubles"),
-        Fact("marginal_usd_per_million", "  each sequence's own", r["marginal_usd_per_million"], "usd", note="no batch shares it"),
-        Fact(
-            "usd_per_million_output_floor",
-            "  floor of any batch",
-            r["usd_per_million_output_floor"],
-            "usd",
-            r["usd_per_million_output_floor"] != r["marginal_usd_per_million"],
-            "if only caches were read",
-        ),
-        Fact("usd_per_million_input_tokens", "1M input tokens", r["usd_per_million_input_tokens"], "usd"),
-        Fact("usd_per_million_blended", "1M tokens, blended", r["usd_per_million_blended"], "usd"),
-        Fact("usd_per_hour", f"{plan.ranks} × {plan.device.id} per hour", r["usd_per_hour"], "usd/h"),
-        Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s"),
-        Fact("tpot_s", "TPOT", r["tpot_s"], "s"),
-        Fact(
-            "expected_step_time_s", "  expected in an engine", r["expected_step_time_s"], "s", note=c.between(r, "expected_step_time", "s")
-        ),
-        *(
-            Fact(key, key, r[key], shown=False)
-            for key in r
-            if key.startswith("expected_") and key.endswith(("_low", "_high", "low_s", "high_s"))
-        ),
-        Fact("energy_joules_per_token", "joules per token", r["energy_joules_per_token"], note="at rated power"),
-        Fact("fits", "fits", r["fits"]),
-    )
-    verdict = r["fits"] is not False
+    verdict = r.fits is not False
     report = Report(
         command="cost",
         title=f"Cost of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
@@ -115,7 +81,13 @@ def cost(
             **c.plan_inputs(plan),
         },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
-        facts=facts,
+        facts=facts(
+            r,
+            expected_usd_per_million_output_tokens=c.between(r, "expected_usd_per_million_output_tokens", "usd"),
+            usd_per_million_output_floor=r.usd_per_million_output_floor != r.marginal_usd_per_million,
+            usd_per_hour=Words(f"{plan.ranks} × {plan.device.id} per hour"),
+            expected_step_time_s=c.between(r, "expected_step_time", "s"),
+        ),
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,

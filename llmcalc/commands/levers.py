@@ -10,7 +10,7 @@ from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import levers as estimator
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -50,31 +50,6 @@ def levers(which: o.ModelChoice, place: o.Placement, going: Going, run: o.Runnin
     state = estimator.State(found, plan, tokens, going.output_tokens, known, going.batch or 1, rate)
     estimate = estimator.diagnose(state, goal)
     r = estimate.results
-    facts = (
-        Fact("e2e_s", "whole answer", r["e2e_s"], "s"),
-        Fact("ttft_s", "  TTFT", r["ttft_s"], "s"),
-        Fact("queue_s", "    queue", r["queue_s"], "s", rate is not None, note="mean, for random arrivals"),
-        Fact("prefill_s", "    prompt", r["prefill_s"], "s"),
-        Fact("decode_s", "  writing", r["decode_s"], "s", note=f"{state.output:,} tokens"),
-        Fact("tpot_s", "    TPOT", r["tpot_s"], "s"),
-        Fact("phase", "look first at", r["phase"], note=WORDS.get(r["phase"] or "", "")),
-        Fact("tokens_per_s", "tokens/s of the replica", r["tokens_per_s"], "tokens/s"),
-        Fact("batch", "sequences at once", r["batch"]),
-        Fact("max_batch", "  that fit", r["max_batch"]),
-        Fact("best_lever", "best lever", r["best_lever"], shown=False),
-    )
-    columns = (
-        Column("lever", "lever"),
-        Column("gain", f"× {goal}"),
-        Column("ttft_s", "TTFT", "s", rank=1),
-        Column("tpot_s", "TPOT", "s", rank=1),
-        Column("e2e_s", "answer", "s", rank=3),
-        Column("tokens_per_s", "tokens/s", "tokens/s", rank=6),
-        Column("max_batch", "fit", rank=5),
-        Column("devices", "devices", rank=4),
-        Column("check", "check afterwards", rank=2),
-        Column("fits", "fits", shown=False),
-    )
     report = Report(
         command="levers",
         title=f"{found.id} on {plan.ranks} × {plan.device.id}: what would make it faster",
@@ -95,8 +70,8 @@ def levers(which: o.ModelChoice, place: o.Placement, going: Going, run: o.Runnin
             f"prompt {tokens:,} tokens · answer {state.output:,} · "
             + (f"{units.number(state.rate)} requests/s" if state.rate else f"batch {state.batch:,}"),
         ),
-        facts=facts,
-        columns=columns,
+        facts=facts(r, queue_s=rate is not None, decode_s=f"{state.output:,} tokens", phase=WORDS.get(r.phase or "", "")),
+        columns=columns(estimator.Effect, gain=f"× {goal}"),
         rows=estimate.rows,
         assumptions=(*(text.replace("ctx ", "prompt ") for text in assumed), *estimate.assumptions),
         warnings=estimate.warnings,

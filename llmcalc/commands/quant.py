@@ -14,7 +14,7 @@ from llmcalc.estimate import quant as estimator
 from llmcalc.formats import Format
 from llmcalc.hardware import Device
 from llmcalc.plan import Workload
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -25,28 +25,6 @@ Examples:
 
   llmcalc quant -m openai/gpt-oss-20b -d rtx-4090 --weights auto
 """
-HIDDEN = (
-    ("fits", ""),
-    ("kv_bytes_per_sequence", "B"),
-    ("step_time_at_max_batch_s", "s"),
-    ("usd_per_million_output_tokens_at_max_batch", "usd"),
-)
-COLUMNS = (
-    Column("weights", "weights"),
-    Column("kv_dtype", "KV"),
-    Column("bits_per_weight", "bits", rank=5),
-    Column("weight_bytes", "size", "B", rank=2),
-    Column("max_batch", "max B", "tokens"),
-    Column("step_time_s", "step", "s"),
-    Column("speedup", "faster"),
-    Column("tokens_per_s", "tok/s", "tokens/s", rank=1),
-    Column("tokens_per_s_at_max_batch", "full tok/s", "tokens/s", rank=6),
-    Column("critical_batch", "B*", rank=4),
-    *(Column(key, key, unit, shown=False) for key, unit in HIDDEN),
-    Column("usd_per_million_output_tokens", "$/1M", "usd", rank=3),
-    Column("math", "math", rank=1),
-    Column("native", "native", rank=7),
-)
 
 
 class Formats(o.Group):
@@ -71,14 +49,6 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, mon
     chosen, caches = _weights(found, plan.device, place.weights), _caches(found, place.kv_dtype)
     estimate = estimator.quant(found, plan, Workload(tokens, sequences), chosen, caches, method)
     r = estimate.results
-    facts = (
-        Fact("quantise_first", "quantise first", r["quantise_first"], note="saves more of this step"),
-        Fact("crossover_batch", "cache first from batch", r["crossover_batch"], note=f"at {tokens:,} tokens; weights first below"),
-        Fact("fastest", "fastest step", _pair(r["fastest"]), note=f"at batch {sequences:,}, of what fits"),
-        Fact("most_tokens_per_s", "most tokens/s", _pair(r["most_tokens_per_s"]), note="with the memory full"),
-        *(Fact(key, key, r[key], "s", shown=False) for key in ("saved_by_weights_s", "saved_by_kv_s", "baseline_step_time_s")),
-        Fact("fits", "fits", r["fits"], shown=False),
-    )
     report = Report(
         command="quant",
         title=f"Number formats for {found.id} on {plan.ranks} × {plan.device.id}",
@@ -93,14 +63,14 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, mon
             "kv_dtype": [fmt.name for fmt in caches],
         },
         header=(c.model_line(found), f"{plan.ranks} × {plan.device.name} · ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
-        remarks=(estimator.words(r), "quality is not modelled: the figures are bytes and time"),
-        facts=facts,
-        columns=COLUMNS,
+        remarks=(r.words, "quality is not modelled: the figures are bytes and time"),
+        facts=facts(r, crossover_batch=f"at {tokens:,} tokens; weights first below", fastest=f"at batch {sequences:,}, of what fits"),
+        columns=columns(estimator.Pair),
         rows=estimate.rows,
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
-        verdict=r["fits"] is not False,
+        verdict=r.fits is not False,
         rows_first=True,
         absent=(
             ("usd_per_million_output_tokens_at_max_batch", "null where no sequence fits or no price is recorded"),
@@ -108,10 +78,6 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, mon
         ),
     )
     c.say(report, out)
-
-
-def _pair(row: dict[str, str] | None) -> str | None:
-    return None if row is None else f"{row['weights']} · {row['kv_dtype']} KV"
 
 
 def _words(text: str, name: str) -> list[str]:

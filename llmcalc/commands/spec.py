@@ -10,7 +10,7 @@ from llmcalc.commands import common as c
 from llmcalc.errors import UsageError
 from llmcalc.estimate import speculation as estimator
 from llmcalc.plan import Workload
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -109,7 +109,7 @@ def spec(
     if acceptance is not None:
         rate, said = c.fraction(acceptance, "acceptance"), ()
     elif proof is not None:
-        rate, said = float(proof["acceptance"]), ("acceptance from --p and --q",)
+        rate, said = float(proof.acceptance), ("acceptance from --p and --q",)
     elif chosen is not None and chosen.acceptance is not None:
         rate, said = chosen.acceptance, (f"acceptance {chosen.acceptance:g} of {chosen.name}: not given, and it depends on the text",)
     else:
@@ -119,33 +119,6 @@ def spec(
     number = None if draft_tokens is None else c.whole_number(draft_tokens, "draft-tokens", most=1000)
     estimate = estimator.speculation(found, plan, Workload(tokens, sequences), rate, drafter, number, longest)
     r = estimate.results
-    facts = (
-        Fact("speedup", "speed-up", r["speedup"], note=f"at batch {sequences:,} and {tokens:,} tokens of context"),
-        Fact("tpot_s", "TPOT", r["tpot_s"], "s"),
-        Fact("plain_tpot_s", "TPOT without", r["plain_tpot_s"], "s"),
-        Fact("acceptance", "acceptance", r["acceptance"]),
-        Fact("draft_tokens", "draft tokens", r["draft_tokens"], note="" if draft_tokens else "the best of this point"),
-        Fact("best_draft_tokens", "best draft tokens", r["best_draft_tokens"], note="0 means: do not speculate"),
-        Fact("expected_tokens_per_step", "tokens per step", r["expected_tokens_per_step"], note="the target's own token counted"),
-        Fact("step_time_s", "step with drafts", r["step_time_s"], "s"),
-        Fact("draft_s", "  one draft", r["draft_s"], "s"),
-        Fact("draft_cost", "cost of a draft", r["draft_cost"], note="of a step"),
-        Fact("ideal_speedup", "textbook speed-up", r["ideal_speedup"], note="if verifying were as fast as one plain step"),
-        Fact("operations_factor", "arithmetic per token", r["operations_factor"], note="times that of plain decoding"),
-        Fact("slower_from_batch", "slower from batch", r["slower_from_batch"], shown=r["slower_from_batch"] is not None),
-        Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s", sequences > 1),
-        Fact("draft_memory_bytes", "memory of the draft", r["draft_memory_bytes"], "B", r["draft_memory_bytes"] is not None),
-        Fact("fits", "fits", r["fits"]),
-        *(_proof_facts(proof) if proof else ()),
-    )
-    columns = (
-        Column("batch", "batch"),
-        Column("speedup", "speed-up"),
-        Column("tpot_s", "TPOT", "s"),
-        Column("plain_tpot_s", "without", "s", rank=2),
-        Column("best_draft_tokens", "best drafts", rank=1),
-        Column("best_speedup", "with those", rank=1),
-    )
     report = Report(
         command="spec",
         title=f"Speculative decoding of {found.id} on {plan.ranks} × {plan.device.id}",
@@ -160,58 +133,37 @@ def spec(
             **c.plan_inputs(plan),
         },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
-        facts=facts,
-        columns=columns,
+        facts=facts(
+            r,
+            speedup=f"at batch {sequences:,} and {tokens:,} tokens of context",
+            draft_tokens="" if draft_tokens else "the best of this point",
+            slower_from_batch=r.slower_from_batch is not None,
+            tokens_per_s=sequences > 1,
+            draft_memory_bytes=r.draft_memory_bytes is not None,
+        )
+        + (facts(proof.proof) if proof else ()),
+        columns=columns(estimator.AtBatch),
         rows=estimate.rows,
         assumptions=(*assumed, *said, *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
-        verdict=r["speedup"] > 1 and r["fits"] is not False,
+        verdict=r.speedup > 1 and r.fits is not False,
         absent=(
-            ("slower_from_batch", f"faster at every batch up to {estimate.rows[-1]['batch']:,}"),
+            ("slower_from_batch", f"faster at every batch up to {estimate.rows[-1].batch:,}"),
             ("draft_memory_bytes", "not counted: only --draft MODEL says what drafts"),
         ),
     )
     c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
 
 
-def _shown(values: list[Any] | None) -> str | None:
-    return (
-        None
-        if values is None
-        else "("
-        + ", ".join("–" if value is None else str(value) if value.denominator <= 1000 else f"{float(value):.6g}" for value in values)
-        + ")"
-    )
-
-
-def _proof_facts(proof: dict[str, Any]) -> tuple[Fact, ...]:
-    def floats(key: str) -> list[float | None] | None:
-        return None if proof[key] is None else [None if value is None else float(value) for value in proof[key]]
-
-    vectors = {
-        "accept_if_drafted": "  a drafted token is kept with",
-        "accepted": "  drafted and kept",
-        "residual": "  a rejected one is replaced from",
-        "output": "  kept + rejected × replaced",
-    }
-    return (
-        Fact("proof_acceptance", "accepted: Σ min(p, q)", float(proof["acceptance"])),
-        Fact("rejection", "rejected", float(proof["rejection"])),
-        *(Fact(f"{key}_text", label, _shown(proof[key])) for key, label in vectors.items()),
-        *(Fact(key, key, floats(key), shown=False) for key in vectors),
-        Fact("exact", "the output is exactly p", proof["exact"]),
-    )
-
-
-def _proof_report(proof: dict[str, Any]) -> Report:
+def _proof_report(proof: estimator.Exactness) -> Report:
     return Report(
         command="spec",
         title="Rejection sampling with a draft: the output is the target's",
-        facts=(Fact("acceptance", "acceptance", float(proof["acceptance"]), shown=False), *_proof_facts(proof)),
+        facts=facts(estimator.Alone(acceptance=float(proof.acceptance))) + facts(proof.proof),
         assumptions=("exact fractions, no rounding",),
-        warnings=() if proof["residual"] is not None else ("residual, residual_text: p and q are equal, so nothing is ever rejected",),
-        verdict=proof["exact"],
+        warnings=() if proof.residual is not None else ("residual, residual_text: p and q are equal, so nothing is ever rejected",),
+        verdict=proof.exact,
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Never
 
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, layout, step, terms
+from llmcalc.estimate import Answered, capacity, layout, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import money, time
 from llmcalc.plan import Deployment, Workload
@@ -58,9 +60,32 @@ def price_warning(plan: Deployment) -> tuple[str, ...]:
     return (f"{old}; give today's with `price`",) if old else ()
 
 
+@answer("cost")
+class Cost(Answer):
+    """What a million tokens cost, and what that is made of."""
+
+    usd_per_million_output_tokens: float | None = field("1M output tokens", "usd")
+    expected_usd_per_million_output_tokens: float | None = field("  expected in an engine", "usd")
+    fixed_usd_per_million: float | None = field("  shared by the batch", "usd", "halves when the batch doubles")
+    marginal_usd_per_million: float | None = field("  each sequence's own", "usd", "no batch shares it")
+    usd_per_million_output_floor: float | None = field("  floor of any batch", "usd", "if only caches were read")
+    usd_per_million_input_tokens: float | None = field("1M input tokens", "usd")
+    usd_per_million_blended: float | None = field("1M tokens, blended", "usd")
+    usd_per_hour: float | None = field("per hour", "usd/h", meaning="all devices")
+    tokens_per_s: float = field("tokens/s of the batch", "tokens/s")
+    tpot_s: float = field("TPOT", "s")
+    expected_step_time_s: float = field("  expected in an engine", "s")
+    expected_usd_per_million_output_tokens_low: float | None = field(shown=False, meaning="low end", unit="usd")
+    expected_usd_per_million_output_tokens_high: float | None = field(shown=False, meaning="high end", unit="usd")
+    expected_step_time_low_s: float = field(shown=False, meaning="low end", unit="s")
+    expected_step_time_high_s: float = field(shown=False, meaning="high end", unit="s")
+    energy_joules_per_token: float | None = field("joules per token", note="at rated power")
+    fits: bool | None = field("fits")
+
+
 def cost(
     model: Model, plan: Deployment, work: Workload, *, method: str = "napkin", utilization: float = 1.0, owned: Ownership | None = None
-) -> Estimate:
+) -> Answered[Cost, Never]:
     """USD per million output, input and blended tokens at `work.batch` sequences of `work.ctx` tokens; None without a price."""
     try:
         hour, price_text = hourly(plan, owned)
@@ -148,17 +173,17 @@ def cost(
         "usd_per_million_blended",
         "energy_joules_per_token",
     )
-    return Estimate(
-        results={key: None if figure is None else figure.value for key, figure in found.items()}
-        | {
-            "usd_per_hour": None if hour is None else hour.value,
-            "tokens_per_s": rate.value,
-            "tpot_s": length.value,
-            "expected_step_time_s": likely.mid_s,
-            "expected_step_time_low_s": likely.low_s,
-            "expected_step_time_high_s": likely.high_s,
-            "fits": fitted.fits,
-        },
+    return Answered(
+        Cost(
+            **{key: None if figure is None else figure.value for key, figure in found.items()},
+            usd_per_hour=None if hour is None else hour.value,
+            tokens_per_s=rate.value,
+            tpot_s=length.value,
+            expected_step_time_s=likely.mid_s,
+            expected_step_time_low_s=likely.low_s,
+            expected_step_time_high_s=likely.high_s,
+            fits=fitted.fits,
+        ),
         inputs={"prompt_tokens": prompt, "output_tokens": answer},
         figures={key: figure for key in shown if (figure := found[key]) is not None},
         assumptions=(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 from llmcalc import formats, hardware
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Estimate, capacity, layout, memory, serving, speculation, step, terms
+from llmcalc.estimate import Answered, capacity, layout, memory, serving, speculation, step, terms
 from llmcalc.estimate.service import MOST_BATCH
 from llmcalc.estimate.steady import steady
 from llmcalc.figures import Figure
@@ -48,7 +49,26 @@ class State:
         return self.prompt + self.output // 2
 
 
-def evaluate(state: State) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How a service does. Saturated: times are None."""
+
+    max_batch: int
+    prefill_s: float
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    tokens_per_s: float | None = None
+    batch: int | None = None
+    queue_s: float | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether memory holds the batch."""
+        return self.max_batch >= (self.batch or 1)
+
+
+def evaluate(state: State) -> Served:
     """TTFT (queue and prefill), TPOT, the whole answer, and throughput. Saturated: times are None."""
     found = step.prompt_time(terms.prompt_terms(state.model, state.plan, state.prompt, state.cached))
     read = found.value or 0.0
@@ -62,17 +82,7 @@ def evaluate(state: State) -> dict[str, Any]:
         profile = serving.Profile.of([Request(0, state.prompt, state.output, state.cached)])
         served = steady(rates, profile, state.rate, max(1, min(most, MOST_BATCH)), 2048)
         if served.batch is None or queueing.load(state.rate, read) >= 1:
-            return {
-                "ttft_s": None,
-                "tpot_s": None,
-                "e2e_s": None,
-                "tokens_per_s": None,
-                "batch": None,
-                "max_batch": most,
-                "queue_s": None,
-                "prefill_s": read,
-                "load": served.load,
-            }
+            return Served(most, read)
         batch, stretched = max(1.0, served.batch), served.tpot_s
         wait = queueing.mean_wait_s(state.rate, read * read, queueing.load(state.rate, read))
     work = Workload(state.ctx, max(1, round(batch)))
@@ -88,17 +98,16 @@ def evaluate(state: State) -> dict[str, Any]:
     if stretched is not None:  # by the prompts that arrive, as in the steady state
         tpot *= stretched / plain
     ttft = (wait or 0.0) + read
-    return {
-        "ttft_s": ttft,
-        "tpot_s": tpot,
-        "e2e_s": ttft + (state.output - 1) * tpot,
-        "tokens_per_s": work.batch / tpot,
-        "batch": work.batch,
-        "max_batch": most,
-        "queue_s": wait,
-        "prefill_s": read,
-        "load": None,
-    }
+    return Served(
+        most,
+        read,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=ttft + (state.output - 1) * tpot,
+        tokens_per_s=work.batch / tpot,
+        batch=work.batch,
+        queue_s=wait,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,76 +190,82 @@ def _grouped(state: State) -> State:
     return replace(state, plan=replace(state.plan, kv=smaller))
 
 
+@answer("levers", rows=True)
+class Effect(Answer):
+    """What one lever would change."""
+
+    lever: str = field("lever")
+    gain: float | None = field("× the goal")
+    ttft_s: float | None = field("TTFT", "s", rank=1)
+    tpot_s: float | None = field("TPOT", "s", rank=1)
+    e2e_s: float | None = field("answer", "s", rank=3)
+    tokens_per_s: float | None = field("tokens/s", "tokens/s", rank=6)
+    max_batch: int = field("fit", rank=5)
+    devices: int = field("devices", rank=4)
+    check: str = field("check afterwards", rank=2)
+    fits: bool = field("fits", shown=False)
+
+
+@answer("levers")
+class Diagnosis(Answer):
+    """The service as it is."""
+
+    e2e_s: float | None = field("whole answer", "s")
+    ttft_s: float | None = field("  TTFT", "s")
+    queue_s: float | None = field("    queue", "s", "mean, for random arrivals")
+    prefill_s: float = field("    prompt", "s")
+    decode_s: float | None = field("  writing", "s")
+    tpot_s: float | None = field("    TPOT", "s")
+    phase: Literal["ttft", "tpot"] | None = field("look first at")
+    tokens_per_s: float | None = field("tokens/s of the replica", "tokens/s")
+    batch: int | None = field("sequences at once")
+    max_batch: int = field("  that fit")
+    best_lever: str | None = field("best lever", shown=False)
+
+
 GOALS = {"e2e": "e2e_s", "ttft": "ttft_s", "tpot": "tpot_s", "throughput": "tokens_per_s"}
 
 
-def diagnose(state: State, goal: str = "e2e") -> Estimate:
+def diagnose(state: State, goal: str = "e2e") -> Answered[Diagnosis, Effect]:
     """The service as it is, split into TTFT and TPOT, and every lever by its effect on the goal."""
     base = evaluate(state)
-    key = GOALS[goal]
-    rows = []
     warnings = [*state.model.notes, *capacity.cautions(state.model, state.plan, state.prompt + state.output)]
+    rows = []
     for lever in levers(state):
         try:
-            changed = lever.change(state)
-            after = evaluate(changed)
+            rows.append(_effect(lever, state, base, goal))
         except LlmcalcError as problem:
             warnings.append(f"{lever.name}: {problem.message}")
-            continue
-        gain = None
-        if base[key] and after[key]:
-            gain = after[key] / base[key] if goal == "throughput" else base[key] / after[key]
-        rows.append(
-            {
-                "lever": lever.name,
-                "gain": gain,
-                "ttft_s": after["ttft_s"],
-                "tpot_s": after["tpot_s"],
-                "e2e_s": after["e2e_s"],
-                "tokens_per_s": after["tokens_per_s"],
-                "max_batch": after["max_batch"],
-                "fits": after["max_batch"] >= (after["batch"] or 1),
-                "devices": changed.plan.ranks,
-                "check": lever.check,
-            }
-        )
-    sign = -1 if goal == "throughput" else 1
-
-    def order(row: dict[str, Any]) -> tuple[bool, float, float]:
-        # A service that did not keep up and now does has gained more than any factor.
-        rescued = math.inf if row["ttft_s"] is not None else -math.inf
-        return (not row["fits"], -(row["gain"] if row["gain"] is not None else rescued), sign * (row[key] or 0))
-
-    rows.sort(key=order)
-    writing = None if base["tpot_s"] is None else (state.output - 1) * base["tpot_s"]
-    phase = None
-    if writing is not None:
-        phase = "tpot" if writing > base["ttft_s"] else "ttft"
-    first = next((row for row in rows if row["fits"] and (row["gain"] is None or row["gain"] > 1)), None)
-    if base["tpot_s"] is None:
+    rows.sort(key=lambda row: _order(row, goal))
+    writing = None if base.tpot_s is None else (state.output - 1) * base.tpot_s
+    phase: Literal["ttft", "tpot"] | None = None
+    if writing is not None and base.ttft_s is not None:
+        phase = "tpot" if writing > base.ttft_s else "ttft"
+    first = next((row for row in rows if row.fits and (row.gain is None or row.gain > 1)), None)
+    if base.tpot_s is None:
         warnings.insert(
             0,
             "ttft_s, tpot_s, e2e_s, tokens_per_s, phase: more arrives than is served, so the queue grows without end; "
             "levers without figures do not change that (speculation is not counted there)",
         )
-    if base["max_batch"] < (base["batch"] or 1):
+    if not base.fits:
         warnings.insert(
-            0, f"does not fit: memory holds {base['max_batch']:,} of {state.batch:,} sequences of {state.prompt + state.output:,} tokens"
+            0, f"does not fit: memory holds {base.max_batch:,} of {state.batch:,} sequences of {state.prompt + state.output:,} tokens"
         )
-    return Estimate(
-        {
-            "ttft_s": base["ttft_s"],
-            "queue_s": base["queue_s"],
-            "prefill_s": base["prefill_s"],
-            "tpot_s": base["tpot_s"],
-            "decode_s": writing,
-            "e2e_s": base["e2e_s"],
-            "tokens_per_s": base["tokens_per_s"],
-            "batch": base["batch"],
-            "max_batch": base["max_batch"],
-            "phase": phase,
-            "best_lever": first["lever"] if first else None,
-        },
+    return Answered(
+        Diagnosis(
+            e2e_s=base.e2e_s,
+            ttft_s=base.ttft_s,
+            queue_s=base.queue_s,
+            prefill_s=base.prefill_s,
+            decode_s=writing,
+            tpot_s=base.tpot_s,
+            phase=phase,
+            tokens_per_s=base.tokens_per_s,
+            batch=base.batch,
+            max_batch=base.max_batch,
+            best_lever=first.lever if first else None,
+        ),
         {},
         rows=tuple(rows),
         assumptions=(
@@ -260,3 +275,29 @@ def diagnose(state: State, goal: str = "e2e") -> Estimate:
         ),
         warnings=tuple(warnings),
     )
+
+
+def _effect(lever: Lever, state: State, base: Served, goal: str) -> Effect:
+    """The service with one lever used. Errors: those of the changed layout."""
+    changed = lever.change(state)
+    after = evaluate(changed)
+    was, now = getattr(base, GOALS[goal]), getattr(after, GOALS[goal])
+    return Effect(
+        lever=lever.name,
+        gain=(now / was if goal == "throughput" else was / now) if was and now else None,
+        ttft_s=after.ttft_s,
+        tpot_s=after.tpot_s,
+        e2e_s=after.e2e_s,
+        tokens_per_s=after.tokens_per_s,
+        max_batch=after.max_batch,
+        devices=changed.plan.ranks,
+        check=lever.check,
+        fits=after.fits,
+    )
+
+
+def _order(row: Effect, goal: str) -> tuple[bool, float, float]:
+    """What fits first, then by gain; a service that did not keep up and now does has gained more than any factor."""
+    rescued = math.inf if row.ttft_s is not None else -math.inf
+    sign = -1 if goal == "throughput" else 1
+    return not row.fits, -(row.gain if row.gain is not None else rescued), sign * (row[GOALS[goal]] or 0)

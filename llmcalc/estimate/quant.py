@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 from llmcalc import formats
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, cost, layout, memory, step, terms
+from llmcalc.estimate import Answered, capacity, cost, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import memory as f
@@ -20,6 +21,54 @@ from llmcalc.units import seconds, whole
 
 KV_NAMES = ("bf16", "fp8", "int8", "int4")
 LOCAL = ("consumer", "workstation", "apple", "cpu", "unified", "embedded")
+
+
+@answer("quant", rows=True)
+class Pair(Answer):
+    """One pair of formats, at the batch asked for and at the largest one."""
+
+    weights: str = field("weights")
+    kv_dtype: str = field("KV")
+    bits_per_weight: float = field("bits", rank=5)
+    weight_bytes: int = field("size", "B", rank=2)
+    max_batch: int | None = field("max B", "tokens")
+    step_time_s: float = field("step", "s")
+    speedup: float = field("faster", meaning="than 16-bit weights and cache at the same batch")
+    tokens_per_s: float = field("tok/s", "tokens/s", rank=1)
+    tokens_per_s_at_max_batch: float | None = field("full tok/s", "tokens/s", rank=6)
+    critical_batch: float | None = field("B*", rank=4)
+    fits: bool | None = field(shown=False)
+    kv_bytes_per_sequence: float = field(unit="B", shown=False)
+    step_time_at_max_batch_s: float | None = field(unit="s", shown=False)
+    usd_per_million_output_tokens_at_max_batch: float | None = field(unit="usd", shown=False)
+    usd_per_million_output_tokens: float | None = field("$/1M", "usd", rank=3)
+    math: str | None = field("math", rank=1, meaning="the format that is multiplied in")
+    native: bool | None = field("native", rank=7, meaning="whether the device computes in this format")
+
+    @property
+    def name(self) -> str:
+        """'fp8 · bf16 KV'."""
+        return f"{self.weights} · {self.kv_dtype} KV"
+
+
+@answer("quant")
+class Quant(Answer):
+    """Which formats to choose, and of weights and cache which first."""
+
+    quantise_first: Literal["weights", "kv", "either"] = field("quantise first", note="saves more of this step")
+    crossover_batch: float | None = field("cache first from batch")
+    fastest: str = field("fastest step")
+    most_tokens_per_s: str | None = field("most tokens/s", note="with the memory full")
+    saved_by_weights_s: float = field(unit="s", shown=False)
+    saved_by_kv_s: float = field(unit="s", shown=False)
+    baseline_step_time_s: float = field(unit="s", shown=False)
+    fits: bool | None = field("fits", shown=False)
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        step = seconds(self.baseline_step_time_s)
+        return f"8-bit weights save {seconds(self.saved_by_weights_s)} of {step}, an 8-bit cache {seconds(self.saved_by_kv_s)}"
 
 
 def default_weights(model: Model, device: Device) -> list[Format]:
@@ -50,7 +99,7 @@ def quant(
     weights: list[Format],
     caches: list[Format],
     method: str = "napkin",
-) -> Estimate:
+) -> Answered[Quant, Pair]:
     """One row for each of `weights` × `caches` on `plan`, whose own formats do not matter."""
     plain = memory.compute_format(model)[0]
     base = replace(plan, weights=plain, kv=plain)
@@ -64,22 +113,25 @@ def quant(
     if plan.device.memory_bytes is None:
         warnings.append(f"max_batch and fits: {plan.device.id} comes with any amount of memory, so name it with one")
     rows = [_row(model, replace(plan, weights=w, kv=k), work, method, hour, before) for w in weights for k in caches]
-    first, figures = _first(model, base, work, method, before)
-    if first["crossover_batch"] is None:
+    first, crossover, saved = _first(model, base, work, method, before)
+    if crossover is None:
         warnings.append("crossover_batch: a smaller cache format saves this model nothing")
-    fitting = [row for row in rows if row["fits"]]
+    fitting = [row for row in rows if row.fits]
     if plan.device.memory_bytes is not None and not fitting:
         warnings.insert(0, f"none of these formats fits {work.batch:,} × {work.ctx:,} tokens on {plan.ranks} × {plan.device.id}")
-    fastest = max(fitting or rows, key=lambda row: row["tokens_per_s"])
-    most = max(rows, key=lambda row: row["tokens_per_s_at_max_batch"] or 0)
-    results = {
-        **first,
-        "baseline_step_time_s": before.value,
-        "fastest": {"weights": fastest["weights"], "kv_dtype": fastest["kv_dtype"]},
-        "most_tokens_per_s": {"weights": most["weights"], "kv_dtype": most["kv_dtype"]} if most["tokens_per_s_at_max_batch"] else None,
-        "fits": bool(fitting) if plan.device.memory_bytes is not None else None,
-    }
-    if results["most_tokens_per_s"] is None:
+    fastest = max(fitting or rows, key=lambda row: row.tokens_per_s)
+    most = max(rows, key=lambda row: row.tokens_per_s_at_max_batch or 0)
+    results = Quant(
+        quantise_first=first,
+        crossover_batch=crossover.value if crossover else None,
+        fastest=fastest.name,
+        most_tokens_per_s=most.name if most.tokens_per_s_at_max_batch else None,
+        saved_by_weights_s=saved[0],
+        saved_by_kv_s=saved[1],
+        baseline_step_time_s=before.value,
+        fits=bool(fitting) if plan.device.memory_bytes is not None else None,
+    )
+    if results.most_tokens_per_s is None:
         warnings.append("most_tokens_per_s: no sequence fits, or the memory is not known")
     said = [
         *(f"{w.name} is the checkpoint as it ships: {w.note}" for w in weights if isinstance(w, Checkpoint)),
@@ -90,10 +142,11 @@ def quant(
     ]
     if plan.engine.nominal:
         said.append(capacity.memory_words(plan))
-    return Estimate(results, figures, rows=tuple(rows), assumptions=tuple(said), warnings=tuple(warnings))
+    figures = {} if crossover is None else {"crossover_batch": crossover}
+    return Answered(results, figures, rows=tuple(rows), assumptions=tuple(said), warnings=tuple(warnings))
 
 
-def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figure | None, before: Figure) -> dict[str, Any]:
+def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figure | None, before: Figure) -> Pair:
     """One pair of formats, at the batch asked for and at the largest one."""
     key, native = terms.compute_key(plan.device, plan.weights)
     length = step.step(model, plan, work, method).mid
@@ -111,25 +164,25 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
             return None
         return float(money.usd_per_million_tokens(hour.value, tokens_per_s, 1))
 
-    return {
-        "weights": plan.weights.name,
-        "kv_dtype": plan.kv.name,
-        "bits_per_weight": whole(plan.weights.bits),
-        "weight_bytes": round(held),
-        "kv_bytes_per_sequence": whole(layout.sequence_bytes(model, plan, Figure("ctx_tokens", work.ctx)).value),
-        "max_batch": most,
-        "fits": None if most is None else most >= work.batch,
-        "step_time_s": length.value,
-        "tokens_per_s": rate,
-        "step_time_at_max_batch_s": long,
-        "tokens_per_s_at_max_batch": best,
-        "critical_batch": terms.critical_batch(model, plan).value,
-        "usd_per_million_output_tokens": priced(rate),
-        "usd_per_million_output_tokens_at_max_batch": priced(best),
-        "native": native if key else None,
-        "math": key,
-        "speedup": before.value / length.value,
-    }
+    return Pair(
+        weights=plan.weights.name,
+        kv_dtype=plan.kv.name,
+        bits_per_weight=whole(plan.weights.bits),
+        weight_bytes=round(held),
+        max_batch=most,
+        step_time_s=length.value,
+        speedup=before.value / length.value,
+        tokens_per_s=rate,
+        tokens_per_s_at_max_batch=best,
+        critical_batch=terms.critical_batch(model, plan).value,
+        fits=None if most is None else most >= work.batch,
+        kv_bytes_per_sequence=whole(layout.sequence_bytes(model, plan, Figure("ctx_tokens", work.ctx)).value),
+        step_time_at_max_batch_s=long,
+        usd_per_million_output_tokens_at_max_batch=priced(best),
+        usd_per_million_output_tokens=priced(rate),
+        math=key,
+        native=native if key else None,
+    )
 
 
 def eight_bits(device: Device) -> Format:
@@ -137,8 +190,10 @@ def eight_bits(device: Device) -> Format:
     return formats.FORMATS["int8" if "int8" in device.compute and "fp8" not in device.compute else "fp8"]
 
 
-def _first(model: Model, base: Deployment, work: Workload, method: str, before: Figure) -> tuple[dict[str, Any], dict[str, Figure]]:
-    """Which of weights and cache, both from 16 to 8 bits, saves more of a step, and the batch at which that turns."""
+def _first(
+    model: Model, base: Deployment, work: Workload, method: str, before: Figure
+) -> tuple[Literal["weights", "kv", "either"], Figure | None, tuple[float, float]]:
+    """Which of weights and cache, both from 16 to 8 bits, saves more of a step; the batch at which that turns; the seconds each saves."""
     eight = eight_bits(base.device)
     slim = replace(base, weights=eight)
     short = replace(base, kv=formats.find("fp8", kv=True))
@@ -163,16 +218,4 @@ def _first(model: Model, base: Deployment, work: Workload, method: str, before: 
                 break
             batch = crossover.value
     by_weights, by_cache = saved(slim), saved(short)
-    first = "weights" if by_weights > by_cache else "kv" if by_cache > by_weights else "either"
-    return {
-        "quantise_first": first,
-        "crossover_batch": crossover.value if crossover else None,
-        "saved_by_weights_s": by_weights,
-        "saved_by_kv_s": by_cache,
-    }, {"crossover_batch": crossover} if crossover else {}
-
-
-def words(results: dict[str, Any]) -> str:
-    """The verdict in words."""
-    weights, cache, step = (seconds(results[key]) for key in ("saved_by_weights_s", "saved_by_kv_s", "baseline_step_time_s"))
-    return f"8-bit weights save {weights} of {step}, an 8-bit cache {cache}"
+    return "weights" if by_weights > by_cache else "kv" if by_cache > by_weights else "either", crossover, (by_weights, by_cache)

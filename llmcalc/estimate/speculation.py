@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Estimate, capacity, layout, memory, step, terms
+from llmcalc.estimate import Answered, capacity, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import speculation as f
 from llmcalc.formulas import time
@@ -67,7 +68,49 @@ def distribution(words: Sequence[str], name: str) -> tuple[Fraction, ...]:
     return tuple(found)
 
 
-def exactness(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> dict[str, Any]:
+@answer()
+class Exactness(Answer):
+    """Rejection sampling in exact fractions."""
+
+    acceptance: Fraction = field()
+    rejection: Fraction = field()
+    accept_if_drafted: list[Fraction | None] = field("  a drafted token is kept with")
+    accepted: list[Fraction] = field("  drafted and kept")
+    residual: list[Fraction] | None = field("  a rejected one is replaced from")
+    output: list[Fraction] = field("  kept + rejected × replaced")
+    exact: bool = field()
+
+    @property
+    def proof(self) -> Proof:
+        """For people and for scripts."""
+        return Proof(
+            proof_acceptance=float(self.acceptance),
+            rejection=float(self.rejection),
+            accept_if_drafted_text=_shown(self.accept_if_drafted),
+            accepted_text=_shown(self.accepted),
+            residual_text=None if self.residual is None else _shown(self.residual),
+            output_text=_shown(self.output),
+            accept_if_drafted=[None if value is None else float(value) for value in self.accept_if_drafted],
+            accepted=list(map(float, self.accepted)),
+            residual=None if self.residual is None else list(map(float, self.residual)),
+            output=list(map(float, self.output)),
+            exact=self.exact,
+        )
+
+
+def _shown(values: Sequence[Fraction | None]) -> str:
+    words = ("–" if value is None else str(value) if value.denominator <= 1000 else f"{float(value):.6g}" for value in values)
+    return f"({', '.join(words)})"
+
+
+@answer("spec proof")
+class Alone(Answer):
+    """A proof without a model."""
+
+    acceptance: float = field("acceptance", shown=False)
+
+
+def exactness(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> Exactness:
     """Rejection sampling of the target p with drafts of q: what is accepted, what replaces a rejected draft, and the sum of both.
 
     Exact arithmetic: `output` equals p or the method would be wrong. Errors: bad-distribution.
@@ -79,15 +122,15 @@ def exactness(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> dict[str, Any
     rest = [a - b for a, b in zip(p, accepted, strict=True)]
     residual = [value / (1 - acceptance) for value in rest] if acceptance < 1 else None
     output = [a + (1 - acceptance) * r for a, r in zip(accepted, residual or [Fraction(0)] * len(p), strict=True)]
-    return {
-        "acceptance": acceptance,
-        "rejection": 1 - acceptance,
-        "accept_if_drafted": [min(Fraction(1), a / b) if b else None for a, b in zip(p, q, strict=True)],
-        "accepted": accepted,
-        "residual": residual,
-        "output": output,
-        "exact": output == list(p),
-    }
+    return Exactness(
+        acceptance=acceptance,
+        rejection=1 - acceptance,
+        accept_if_drafted=[min(Fraction(1), a / b) if b else None for a, b in zip(p, q, strict=True)],
+        accepted=accepted,
+        residual=residual,
+        output=output,
+        exact=output == list(p),
+    )
 
 
 # ---- time ---------------------------------------------------------------------------------------------------------
@@ -166,9 +209,60 @@ def best_length(model: Model, plan: Deployment, work: Workload, acceptance: Figu
     return best if gains[best] > 1 else 0
 
 
+@answer("spec", rows=True)
+class AtBatch(Answer):
+    """What drafts gain at one batch."""
+
+    batch: int = field("batch")
+    speedup: float = field("speed-up")
+    tpot_s: float = field("TPOT", "s")
+    plain_tpot_s: float = field("without", "s", rank=2)
+    best_draft_tokens: int = field("best drafts", rank=1)
+    best_speedup: float = field("with those", rank=1)
+
+
+@answer("spec")
+class Speculation(Answer):
+    """Speculative decoding at one operating point."""
+
+    speedup: float = field("speed-up")
+    tpot_s: float = field("TPOT", "s")
+    plain_tpot_s: float = field("TPOT without", "s")
+    acceptance: float = field("acceptance")
+    draft_tokens: int = field("draft tokens")
+    best_draft_tokens: int = field("best draft tokens", note="0 means: do not speculate")
+    expected_tokens_per_step: float = field("tokens per step", note="the target's own token counted")
+    step_time_s: float = field("step with drafts", "s")
+    draft_s: float = field("  one draft", "s")
+    draft_cost: float = field("cost of a draft", note="of a step")
+    ideal_speedup: float = field("textbook speed-up", note="if verifying were as fast as one plain step")
+    operations_factor: float | None = field("arithmetic per token", note="times that of plain decoding")
+    slower_from_batch: int | None = field("slower from batch")
+    tokens_per_s: float = field("tokens/s of the batch", "tokens/s")
+    draft_memory_bytes: float | None = field("memory of the draft", "B")
+    fits: bool | None = field("fits")
+
+
+@answer("spec", "spec proof")
+class Proof(Answer):
+    """That rejection sampling with these two distributions changes nothing."""
+
+    proof_acceptance: float = field("accepted: Σ min(p, q)")
+    rejection: float = field("rejected")
+    accept_if_drafted_text: str = field("  a drafted token is kept with")
+    accepted_text: str = field("  drafted and kept")
+    residual_text: str | None = field("  a rejected one is replaced from")
+    output_text: str = field("  kept + rejected × replaced")
+    accept_if_drafted: list[float | None] = field(shown=False)
+    accepted: list[float] = field(shown=False)
+    residual: list[float] | None = field(shown=False)
+    output: list[float] = field(shown=False)
+    exact: bool = field("the output is exactly p")
+
+
 def speculation(
     model: Model, plan: Deployment, work: Workload, acceptance: float, draft: Draft, drafts: int | None = None, longest: int = LONGEST
-) -> Estimate:
+) -> Answered[Speculation, AtBatch]:
     """Speculative decoding at `work`, at the given or the best draft length, and where its gain ends."""
     rate = Figure("acceptance", acceptance, "", "`acceptance`")
     best = best_length(model, plan, work, rate, draft, longest)
@@ -180,16 +274,16 @@ def speculation(
         here = at(model, plan, point, rate, chosen, draft)
         own = best_length(model, plan, point, rate, draft, longest)
         rows.append(
-            {
-                "batch": batch,
-                "speedup": here["speedup"].value,
-                "tpot_s": here["tpot_s"].value,
-                "plain_tpot_s": here["plain_s"].value,
-                "best_draft_tokens": own,
-                "best_speedup": at(model, plan, point, rate, own, draft)["speedup"].value if own else 1.0,
-            }
+            AtBatch(
+                batch=batch,
+                speedup=here["speedup"].value,
+                tpot_s=here["tpot_s"].value,
+                plain_tpot_s=here["plain_s"].value,
+                best_draft_tokens=own,
+                best_speedup=at(model, plan, point, rate, own, draft)["speedup"].value if own else 1.0,
+            )
         )
-    slower = [row["batch"] for row in rows if row["speedup"] < 1]
+    slower = [row.batch for row in rows if row.speedup < 1]
     cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
     extra, memory_words = draft_memory(model, plan, work, draft)
     held = capacity.holds(model, plan, Workload(work.ctx + chosen, work.batch))
@@ -203,27 +297,27 @@ def speculation(
         )
     if best == 0:
         warnings.append("best_draft_tokens: speculation does not pay at this batch and context")
-    results = {
-        "acceptance": acceptance,
-        "draft_tokens": chosen,
-        "expected_tokens_per_step": found["expected_tokens_per_step"].value,
-        "speedup": found["speedup"].value,
-        "best_draft_tokens": best,
-        "step_time_s": found["step_time_s"].value,
-        "tpot_s": found["tpot_s"].value,
-        "plain_tpot_s": found["plain_s"].value,
-        "tokens_per_s": work.batch / found["tpot_s"].value,
-        "draft_s": found["step_time_s"].inputs[-1].value,
-        "draft_cost": cost,
-        "ideal_speedup": f.ideal_speedup(found["expected_tokens_per_step"].value, chosen, cost),
-        "operations_factor": None if acceptance == 1 else f.operations_factor(acceptance, chosen, cost),
-        "slower_from_batch": min(slower) if slower else None,
-        "draft_memory_bytes": extra,
-        "fits": held.fits if extra is None else fits_with(model, plan, work, chosen, extra),
-    }
-    if results["operations_factor"] is None:
+    results = Speculation(
+        speedup=found["speedup"].value,
+        tpot_s=found["tpot_s"].value,
+        plain_tpot_s=found["plain_s"].value,
+        acceptance=acceptance,
+        draft_tokens=chosen,
+        best_draft_tokens=best,
+        expected_tokens_per_step=found["expected_tokens_per_step"].value,
+        step_time_s=found["step_time_s"].value,
+        draft_s=found["step_time_s"].inputs[-1].value,
+        draft_cost=cost,
+        ideal_speedup=f.ideal_speedup(found["expected_tokens_per_step"].value, chosen, cost),
+        operations_factor=None if acceptance == 1 else f.operations_factor(acceptance, chosen, cost),
+        slower_from_batch=min(slower) if slower else None,
+        tokens_per_s=work.batch / found["tpot_s"].value,
+        draft_memory_bytes=extra,
+        fits=held.fits if extra is None else fits_with(model, plan, work, chosen, extra),
+    )
+    if results.operations_factor is None:
         warnings.append("operations_factor: every draft is accepted")
-    return Estimate(
+    return Answered(
         results,
         {"speedup": found["speedup"]},
         rows=tuple(rows),
@@ -233,11 +327,7 @@ def speculation(
             "acceptance is the same and independent at every position; the target's own token after the drafts is counted",
             "the verification reads each cache once for all its tokens",
             memory_words,
-            *(
-                ()
-                if slower
-                else (f"at {work.ctx:,} tokens of context {chosen} drafts are faster at every batch up to {rows[-1]['batch']}",)
-            ),
+            *(() if slower else (f"at {work.ctx:,} tokens of context {chosen} drafts are faster at every batch up to {rows[-1].batch}",)),
             "ideal rates",
         ),
         warnings=tuple(warnings),

@@ -59,11 +59,14 @@ def facts(answer: Answer, **said: Words | str | bool) -> tuple[Fact, ...]:
     )
 
 
-def columns(kind: type[Answer], **shown: bool) -> tuple[Column, ...]:
-    """The columns of a kind of rows. `shown` by key, where that depends on values."""
-    return tuple(
-        Column(key, said.label or "", said.unit, shown.get(key, said.shown), said.rank, said.bar) for key, said in words(kind).items()
-    )
+def columns(kind: type[Answer], **said: str | bool) -> tuple[Column, ...]:
+    """The columns of a kind of rows. `said` by key, where words depend on values: a label, or whether it is shown."""
+    found = []
+    for key, one in words(kind).items():
+        new = said.get(key)
+        label = new if isinstance(new, str) else one.label or ""
+        found.append(Column(key, label, one.unit, new if isinstance(new, bool) else one.shown, one.rank, one.bar))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
