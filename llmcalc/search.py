@@ -541,7 +541,12 @@ COMPARED = (
     "usd_per_million_output_tokens", "tokens_per_s_per_usd_hour", "why", "bound", "usd_per_hour", "price_date", "lacks_bytes",
     "expected_tpot_s", "expected_tpot_low_s", "expected_tpot_high_s", "expected_usd_per_million_output_tokens",
 )  # fmt: skip
-BOUNDS = {"memory-weights": "reading weights", "memory-kv": "reading caches", "compute": "arithmetic", "communication": "communication"}
+BOUNDS: dict[terms.Bound, str] = {
+    "memory-weights": "reading weights",
+    "memory-kv": "reading caches",
+    "compute": "arithmetic",
+    "communication": "communication",
+}
 
 
 def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from llmcalc.formulas import memory as f
 from llmcalc.formulas import time
 from llmcalc.plan import Deployment, Workload
 
-WORDS = {
+WORDS: dict[terms.Bound, str] = {
     "memory-weights": "reading the weights takes longest: more sequences per step come almost free",
     "memory-kv": "reading the caches takes longest: shorter contexts, fewer KV bytes or a wider memory help, a bigger batch does not",
     "compute": "arithmetic takes longest: the batch is past the critical one, and only faster multiplication helps",

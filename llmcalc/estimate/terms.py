@@ -7,7 +7,7 @@ operators, each at its own intensity. They share every byte count.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
@@ -24,6 +24,8 @@ from llmcalc.units import rate as speed
 from llmcalc.units import seconds
 
 METHODS = ("napkin", "roofline")
+Bound = Literal["memory-weights", "memory-kv", "compute", "communication"]
+"""What a step waits for most."""
 FUSED = ("k_proj", "v_proj", "up_proj")  # run in one kernel with q_proj or gate_proj, which reads the input once
 
 
@@ -288,15 +290,16 @@ def intensity(model: Model, plan: Deployment, work: Workload, terms: dict[str, F
     return time.intensity(compute.dense_flops(step_params(model).value, tokens), read)
 
 
-def bound(terms: dict[str, Figure], method: str = "napkin") -> str:
+def bound(terms: dict[str, Figure], method: str = "napkin") -> Bound:
     """What the step waits for most: the caches, the weights, arithmetic, or the link. The napkin knows no arithmetic of attention."""
     value = {name: figure.value or 0 for name, figure in terms.items()}
     attention = value["attention_compute_s"] if method == "roofline" else 0
-    shares = {"memory-weights": 0.0, "memory-kv": 0.0, "compute": 0.0, "communication": value["communication_s"]}
-    for memory_bound, read, math in (
+    shares: dict[Bound, float] = {"memory-weights": 0.0, "memory-kv": 0.0, "compute": 0.0, "communication": value["communication_s"]}
+    parts: tuple[tuple[Bound, float, float], ...] = (
         ("memory-weights", value["weight_read_s"], value["compute_s"]),
         ("memory-kv", value["kv_read_s"], attention),
-    ):
+    )
+    for memory_bound, read, math in parts:
         shares["compute" if math > read else memory_bound] += max(math, read)
     return max(shares, key=lambda name: shares[name])
 
@@ -419,10 +422,10 @@ def prompt_operators(model: Model, plan: Deployment, prompt_tokens: int, cached_
     }
 
 
-def prompt_bound(found: dict[str, Figure]) -> str:
+def prompt_bound(found: dict[str, Figure]) -> Bound:
     """What a prefill waits for most."""
     value = {key: figure.value or 0 for key, figure in found.items()}
-    shares = {
+    shares: dict[Bound, float] = {
         "compute": max(value["gemm_s"] * (value["gemm_s"] >= value["weight_read_s"]), 0)
         + value["attention_s"] * (value["attention_s"] >= value["kv_read_s"]),
         "memory-weights": value["weight_read_s"] * (value["gemm_s"] < value["weight_read_s"]),
