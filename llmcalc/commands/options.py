@@ -358,7 +358,7 @@ class File(Group):
     json = switch("--json", help="Same as --format json.")
     output = option(None, "--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")
 
-    def chosen(self) -> str:
+    def chosen(self) -> present.Format:
         """The format. Errors: bad-value, unknown-output-format."""
         if self.json and self.format not in ("table", "json"):
             raise UsageError("bad-value", f"--json and --format {self.format} contradict each other", "give one of them")
