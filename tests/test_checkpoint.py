@@ -180,10 +180,10 @@ def test_blocks_that_do_not_divide_are_whole() -> None:
         (["re:.*self_attn.*"], 2 * (2 * 256 * 256 + 2 * 128 * 256)),
         (["re:.*mlp\\.(gate|up|gate_up|down)_proj.*"], 2 * 3 * 512 * 256),
         (["model.layers.1*"], LINEAR // 2),
-        (["model.layers.0.self_attn"], 2 * 256 * 256 + 2 * 128 * 256),  # everything inside of it
+        (["model.layers.0.self_attn"], 0),  # a module that is no matrix: compressed-tensors compares whole names
         (["gate"], 0),  # a router's name is no part of gate_proj
         (["mtp.layers.0*", "vision_tower.layers.0.mlp.down_proj"], 0),  # another module's layer 0
-        (["k_proj"], 2 * 128 * 256),
+        (["k_proj"], 0),
         (["*.mlp.up_proj"], 2 * 512 * 256),
     ],
 )  # fmt: skip
@@ -195,6 +195,24 @@ def test_lists_of_what_stays(listed: list[str], kept: int) -> None:
     parts = [part for weight in checkpoint.read(found, formats.FORMATS["bf16"]).language for part in weight]  # type: ignore[union-attr]
     packed = sum(part.matrices for part in parts if part.scheme.bits == 4)
     assert size(found) == (LINEAR - kept) * 4.125 / 8 + packed * 16 + 2 * kept + REST
+
+
+@pytest.mark.parametrize(
+    ("listed", "kept"),
+    [
+        (["model.layers.0.self_attn"], 2 * 256 * 256 + 2 * 128 * 256),  # everything inside of it
+        (["k_proj"], 2 * 128 * 256),  # a part of a path
+        (["language_model.model.layers.0.mlp.down_proj"], 256 * 512),
+    ],
+)
+def test_lists_that_name_what_lies_inside(listed: list[str], kept: int) -> None:
+    """transformers' own quantisers compare with the beginning and the end of a path (should_convert_module)."""
+    found = llama({"quant_method": "fbgemm_fp8", "modules_to_not_convert": listed})
+    parts = [part for weight in checkpoint.read(found, formats.FORMATS["bf16"]).language for part in weight]  # type: ignore[union-attr]
+    whole = llama({"quant_method": "fbgemm_fp8"})
+    assert sum(part.matrices for part in parts if part.scheme.bits == 8) > 0
+    rows = 4 * {2 * 256 * 256 + 2 * 128 * 256: 2 * 256 + 2 * 128, 2 * 128 * 256: 2 * 128, 256 * 512: 256}[kept]  # an fp32 scale each
+    assert size(found) - size(whole) == kept - rows
 
 
 def test_groups_with_targets_of_their_own() -> None:

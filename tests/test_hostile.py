@@ -14,12 +14,17 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import test_fuzz
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llmcalc import checkpoint, data, formats, model, sources, traffic
+from llmcalc.checkpoint import matching
+from llmcalc.checkpoint.regex import Expression
 from llmcalc.cli import main
 from llmcalc.commands import COMMANDS
 from llmcalc.errors import LlmcalcError, printable
@@ -232,13 +237,38 @@ def quantised(*ignored: str) -> model.Model:
 
 @pytest.mark.parametrize(
     "text",
-    ["(x+x+)+y", "(.*)*$", "([a-z_.]+)*!", "(a|a|b)+$", "(?:.{0,9}){0,99}!", ".*.*.*.*.*.*!", r"\w+\w+\w+\w+\w+!", "(", "[z-a]", "*"],
+    [
+        "(x+x+)+y",
+        "(.*)*$",
+        "([a-z_.]+)*!",
+        "(a|a|b)+$",
+        "(?:.{0,9}){0,99}!",
+        ".*.*.*.*.*.*!",
+        r"\w+\w+\w+\w+\w+!",
+        ".?" * 180 + "@",
+        "((((.*)*)*)*)*!",
+    ],
 )
-def test_an_expression_that_would_not_end_is_refused(text: str) -> None:
-    """Backtracking through nested repeats takes longer than anybody waits, for a name of thirty letters."""
+def test_an_expression_that_backtracks_for_ever_ends(text: str) -> None:
+    """For a name of thirty letters `re` takes longer than anybody waits; here each place is reached once, and the steps are counted."""
+    start = time.process_time()
+    with suppress(LlmcalcError):
+        checkpoint.read(quantised(f"re:{text}"), formats.FORMATS["bf16"])
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize("text", ["(", "[z-a]", "*", "(?<=a)b"])
+def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(LlmcalcError, match="in a quantiser's list") as caught:
         checkpoint.read(quantised(f"re:{text}"), formats.FORMATS["bf16"])
     assert caught.value.code == "bad-quantization"
+
+
+@given(st.lists(st.tuples(st.sampled_from([*"ab.1^$", r"\.", "[ab]", "[^a]", r"\d", "(a|ab)", "(?!ab)", "(?=a)", r"\w"]), st.sampled_from(["", "*", "+", "?", "{1,2}"])), max_size=5), st.text("ab.1", max_size=7))  # fmt: skip
+def test_expressions_match_as_the_standard_library_says(parts: list[tuple[str, str]], name: str) -> None:
+    text = "".join(sign + times for sign, times in parts)
+    with suppress(re.error, ValueError):
+        assert Expression(text).match(name) is bool(re.match(text, name))
 
 
 def test_expressions_that_quantisers_write_are_read() -> None:
@@ -256,7 +286,7 @@ def test_expressions_that_quantisers_write_are_read() -> None:
 def test_one_pattern_many_times_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of 20,000 took 4 s; so would 20,000 that differ, which end in an error instead."""
     read = quantised(*["re:.*shared_experts.*", "model.layers.1.self_attn.indexer*"] * 10_000)
-    monkeypatch.setattr(checkpoint, "MOST_MATCHING_S", 0.2)
+    monkeypatch.setattr(matching, "MOST_MATCHING_S", 0.2)
     assert checkpoint.read(read, formats.FORMATS["bf16"]) is not None
     with pytest.raises(LlmcalcError, match="takes too long"):
         checkpoint.read(quantised(*(f"re:.*x.*{n}.*y" for n in range(20_000))), formats.FORMATS["bf16"])

@@ -31,8 +31,8 @@ def by_compressed_tensors(q: Mapping[str, Any], model: Model) -> Rule:
             everywhere.append(scheme)
         rest = [text for text in targets if "." in text or text.startswith("re:")]
         if rest:
-            named.append((Matcher(rest), scheme))
-    skip = Matcher(list_of(q, "ignore"))
+            named.append((Matcher(rest, whole=True), scheme))
+    skip = Matcher(list_of(q, "ignore"), whole=True)
 
     def rule(weight: Weight, spellings: tuple[str, ...]) -> Scheme | None:
         matrix = weight.columns > 1 and weight.part not in ("norms", "state", "positions", "embedding")

@@ -10,25 +10,31 @@ from typing import Any
 
 from llmcalc.architecture import Weight
 from llmcalc.checkpoint.names import PREFIXES
+from llmcalc.checkpoint.regex import Expression, TooLong
 from llmcalc.checkpoint.schemes import Rule, Scheme, is_linear
 from llmcalc.errors import ConfigError, printable
 
-# What may stand before `layers.N` of the language model; a tower's or a prediction module's path is not shortened.
-_TO_LAYER = re.compile(
-    r"^(?:(?:model|language_model|text_model|thinker|llm|decoder|transformer|backbone|gpt_neox)\.)*(?:layers|blocks|h)\.(?=[\d*])"
-)
+# What may stand before a module of the language model; a tower's or a prediction module's path is not shortened.
+_AROUND = r"^(?:(?:model|language_model|text_model|thinker|llm|decoder|transformer|backbone|gpt_neox)\.)*"
+_TO_LAYER = re.compile(_AROUND + r"(?:layers|blocks|h)\.(?=[\d*])")
+_TO_TABLE = re.compile(_AROUND + r"(?=[\w*]+$)")
 
 
 class Matcher:
-    """A list of module names as quantisers write them: whole names, parts of names, globs, and `re:` expressions."""
+    """A list of module names as quantisers write them: names, globs, and `re:` expressions.
 
-    __slots__ = ("_exact", "_glob", "_parts", "_regex", "_spent_s")
+    `whole`: a name means this one module, as in compressed-tensors and MLX. Else it means whatever lies inside of it too, and
+    a name outside of the layers may be any part of a path (ModelOpt, AutoAWQ, bitsandbytes, transformers' own quantisers).
+    """
 
-    def __init__(self, patterns: Iterable[Any]) -> None:
+    __slots__ = ("_exact", "_glob", "_parts", "_regex", "_spent_s", "_whole")
+
+    def __init__(self, patterns: Iterable[Any], *, whole: bool = False) -> None:
         self._exact: set[str] = set()
         self._parts: list[str] = []
-        self._regex: list[re.Pattern[str]] = []
+        self._regex: list[Expression | re.Pattern[str]] = []
         self._spent_s = 0.0
+        self._whole = whole
         globs = []
         seen = set()
         for pattern in patterns:
@@ -44,9 +50,9 @@ class Matcher:
                 continue
             name = _TO_LAYER.sub("layers.", pattern)
             if "*" in name:
-                globs += [translate(name), translate(name + ".*")]
-            elif name.startswith("layers."):
-                self._exact.add(name)
+                globs += [translate(name), *([] if whole else [translate(name + ".*")])]
+            elif name.startswith("layers.") or whole:
+                self._exact.add(_TO_TABLE.sub("", name))
             else:
                 self._parts.append("." + name.removeprefix("model.").removeprefix("language_model.").removeprefix("transformer.") + ".")
         self._glob = re.compile("|".join(globs)) if globs else None
@@ -54,14 +60,17 @@ class Matcher:
     def __call__(self, spellings: Iterable[str]) -> bool:
         """Whether one of the spellings of a module, or a module around it, is in the list."""
         start = process_time()
-        found = any(self._one(name) for name in spellings)
+        try:
+            found = any(self._one(name) for name in spellings)
+        except TooLong:
+            raise _too_long() from None
         self._spent_s += process_time() - start
         if self._spent_s > MOST_MATCHING_S:
-            raise ConfigError("bad-quantization", "a quantiser's list takes too long to match with the names of modules", "check the list")
+            raise _too_long()
         return found
 
     def _one(self, name: str) -> bool:
-        if self._exact and any(around in self._exact for around in _around(name)):
+        if self._exact and any(around in self._exact for around in ((name,) if self._whole else _around(name))):
             return True
         dotted = f".{name}."
         if any(part in dotted for part in self._parts):
@@ -69,6 +78,10 @@ class Matcher:
         if self._glob and self._glob.match(name):
             return True
         return any(one.match(prefix + name) for one in self._regex for prefix in PREFIXES)
+
+
+def _too_long() -> ConfigError:
+    return ConfigError("bad-quantization", "a quantiser's list takes too long to match with the names of modules", "check the list")
 
 
 def _around(name: str) -> Iterator[str]:
@@ -79,36 +92,26 @@ def _around(name: str) -> Iterator[str]:
 
 
 _ONE_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-
-
-_REPEATED = re.compile(r"[*+]|\{\d*,\d*\}")
-
-
-MOST_REPEATS = 4
-
-
+_REPEATED = re.compile(r"[*+?]|\{\d*,\d*\}")
+MOST_REPEATS = 3
+"""More than that, or a repeated group, is not left to `re`: its time could grow without bounds with the length of a name."""
 MOST_MATCHING_S = 2.0
 """Of processor time for one list. The slowest of the bundled checkpoints takes 0.1 s."""
 
 
-def expression(text: str) -> re.Pattern[str]:
-    """Compiled. Refused are repeated groups and many repeats, whose time grows beyond bounds with the length of a name."""
-    plain = _ONE_SIGN.sub("x", text)
-    if re.search(r"\)[*+{]", plain) or len(_REPEATED.findall(plain)) > MOST_REPEATS:
-        raise ConfigError(
-            "bad-quantization",
-            f"{printable(text, 60)!r} in a quantiser's list repeats groups, or over {MOST_REPEATS} parts, and could match without end",
-            "check the list",
-        )
+def expression(text: str) -> Expression | re.Pattern[str]:
+    """Compiled, by `re` where its time is small whatever the name. Errors: bad-quantization."""
+    plain = _ONE_SIGN.sub("x", text).replace("(?:", "(")
+    simple = not re.search(r"\)[*+?{]", plain) and len(_REPEATED.findall(plain)) <= MOST_REPEATS and "(?" not in plain
     try:
-        return re.compile(text)
-    except re.error:
+        return re.compile(text) if simple else Expression(text)
+    except (re.error, ValueError, RecursionError):
         raise ConfigError(
-            "bad-quantization", f"{printable(text, 60)!r} in a quantiser's list is no regular expression", "check the list"
+            "bad-quantization", f"{printable(text, 60)!r} in a quantiser's list is no regular expression that is read", "check the list"
         ) from None
 
 
-def all_but(scheme: Scheme, skip: Iterable[Any], also: Callable[[Weight], bool] = is_linear) -> Rule:
+def all_but(scheme: Scheme, skip: Iterable[Any], also: Callable[[Weight], bool] = is_linear, *, whole: bool = False) -> Rule:
     """One scheme for every matrix that is not in the list."""
-    listed = Matcher(skip)
+    listed = Matcher(skip, whole=whole)
     return lambda weight, spellings: scheme if also(weight) and not listed(spellings) else None

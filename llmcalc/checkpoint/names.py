@@ -11,6 +11,7 @@ ATTENTION = ("self_attn", "attn", "attention", "mixer")
 _MLP = ("mlp", "ffn", "feed_forward", "block_sparse_moe", "mixer")
 
 
+_FUSED = ("fused_a", "fused_qkv_a_proj")  # TensorRT-LLM's and vLLM's one matrix of both first projections
 _SPELLINGS = {
     "q_proj": ("qkv_proj", "query_key_value", "c_attn", "att_proj", "W_pack", "wq"),
     "k_proj": ("qkv_proj", "query_key_value", "c_attn", "att_proj", "W_pack", "wk"),
@@ -19,7 +20,10 @@ _SPELLINGS = {
     "gate_proj": ("gate_up_proj", "w1", "gate_and_up_proj"),
     "up_proj": ("gate_up_proj", "w3", "fc1", "c_fc", "dense_h_to_4h"),
     "down_proj": ("w2", "fc2", "c_proj", "dense_4h_to_h"),
-    "q_a_proj": ("wq_a",),
+    "q_a_proj": ("wq_a", *_FUSED, "fused_wqa_wkv"),
+    "kv_a_proj_with_mqa": ("wkv_a", *_FUSED),
+    "kv_b_proj": ("wkv_b",),
+    "kv_proj": ("wkv", "fused_wqa_wkv"),
     "q_b_proj": ("wq_b",),
     "o_a_proj": ("wo_a",),
     "o_b_proj": ("wo_b",),
@@ -63,6 +67,7 @@ def names(weight: Weight, layer: int | None, *, beside: bool = False, expert: in
         spelled = _spelled(rest.removeprefix("experts."))
         roots = ("experts",) if beside else tuple(f"{root}.experts" for root in _MLP)
         found += [f"{root}.{expert}.{word}" for root in roots for word in spelled]
+        found += [f"{root}.{word}" for root in roots for word in spelled]  # all experts of a layer in one tensor
     elif first == "mlp" and rest.startswith("shared_experts."):
         spelled = _spelled(rest.removeprefix("shared_experts."))
         found += [f"{root}.{word}.{last}" for root in _MLP for word in ("shared_experts", "shared_expert") for last in spelled]

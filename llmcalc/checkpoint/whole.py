@@ -54,7 +54,8 @@ def method(q: Mapping[str, Any]) -> str:
         return "gptq" if "desc_act" in q else "awq" if "zero_point" in q else "mlx"
     if stated is None and (q.get("load_in_4bit") or q.get("load_in_8bit")):
         return "bitsandbytes"
-    name = str(stated).lower().replace("_", "-") if str(stated).lower() not in METHODS else str(stated).lower()
+    name = str(stated).lower().removeprefix("intel/")  # AutoRound's first spelling
+    name = name if name in METHODS else name.replace("_", "-")
     if name not in METHODS:
         raise unknown_scheme(f"quant_method {printable(str(stated), 40)}")
     return name
