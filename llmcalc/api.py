@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llmcalc.estimate import Answered, Estimate
     from llmcalc.estimate.cost import Cost
     from llmcalc.estimate.memory import Kv, KvLayers, Part, Weights
-    from llmcalc.plan import Deployment
+    from llmcalc.plan import Adapters, Deployment
     from llmcalc.sources import Source
 
 
@@ -59,6 +59,7 @@ def deploy(
     usd_per_device_hour: float | None = None,
     batched_tokens: int | None = None,
     max_sequences: int | None = None,
+    adapters: Adapters | None = None,
 ) -> Deployment:
     """One replica of a model on a device. `Nx device` means N ranks, as the engine lays a model over them: a server cuts matrices,
     a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage.
@@ -86,6 +87,7 @@ def deploy(
         usd_per_device_hour=usd_per_device_hour,
         batched_tokens=batched_tokens,
         max_sequences=max_sequences,
+        adapters=adapters,
     )
     if count not in (1, plan.ranks):
         layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"

@@ -14,6 +14,15 @@ from llmcalc.hardware import Device
 
 
 @dataclass(frozen=True, slots=True)
+class Adapters:
+    """Low-rank adapters that an engine serves: their rank, how many at once, and for which matrices (none named: for all)."""
+
+    rank: int
+    slots: int = 1
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Deployment:
     """One replica of a model: `ranks` devices, in pp stages of tp ranks, dp such groups where experts need more.
 
@@ -40,6 +49,8 @@ class Deployment:
     """Tokens that are drafted per step, whose layers then take their part of the pool; 0: no speculation."""
     drafter: Model | None = None
     """The model that drafts; None: the target's own prediction layers."""
+    adapters: Adapters | None = None
+    """Low-rank adapters that are served beside the weights."""
 
     def __post_init__(self) -> None:
         if self.ep > 1 and max(self.ep, self.tp) % min(self.ep, self.tp):

@@ -35,6 +35,7 @@ KNOWN = [
     ("dispatch_s", (11e-6, 6e-6, 3, 4e5, 200e9, 3e6, 50e9), 91e-6),  # 29 + 2 + 60
     ("forwarded_dispatch_s", (27e-6, 33e-6, 1, 4e6, 200e9, 3e6, 50e9), 120e-6),  # 60, then the longer of 20 and 60
     ("shared_link_bytes_per_s", (20e9, 8, 2), 1.25e9),  # a quarter of the ranks, squared
+    ("adapter_params", (16, 4096, 14_336), 294_912),  # 16 x 18,432
     # engines
     ("visible_bytes", (80e9, 0.5e9, 0.01), 78.7e9),  # 79.2 - 0.5
     ("usable_beside_buffers", (80e9, 0.9, 2e9, 1e9), 69e9),  # 72 - 3

@@ -32,7 +32,7 @@ from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, p
 
 if TYPE_CHECKING:
     from llmcalc.hardware import Device
-    from llmcalc.plan import Deployment
+    from llmcalc.plan import Adapters, Deployment
 
 __all__ = [
     "bare_seconds",
@@ -312,13 +312,28 @@ def laid_out(model: Model, hardware: str, layout: Layout, run: Running | None = 
         tp=layout.tp,
         pp=layout.pp,
         ep=layout.ep,
+        link=layout.link,
+        network=layout.network,
         engine=run.engine,
         reserve_bytes=run.reserve,
         utilization=run.memory_utilization,
         usd_per_device_hour=money.price,
         batched_tokens=run.max_num_batched_tokens,
         max_sequences=run.max_num_seqs,
+        adapters=tuned(run),
     )
+
+
+def tuned(run: Running) -> Adapters | None:
+    """The adapters that the options describe. Errors: bad-value."""
+    rank, slots, targets = run.lora_rank, run.max_loras, run.lora_targets
+    if rank is None:
+        if slots is not None or targets is not None:
+            raise UsageError("bad-value", "--max-loras and --lora-targets are about adapters of a rank", "give --lora-rank 16, too")
+        return None
+    from llmcalc.plan import Adapters
+
+    return Adapters(rank, slots or 1, targets or ())
 
 
 def chosen(which: ModelChoice) -> Model:
@@ -369,7 +384,16 @@ def plan_inputs(plan: Deployment) -> dict[str, Any]:
         "engine": plan.engine.name,
         "memory_utilization": plan.share,
         "reserve_bytes": plan.reserve_bytes,
-    }
+    } | _further(plan)
+
+
+def _further(plan: Deployment) -> dict[str, Any]:
+    """What few deployments have, echoed where it was given."""
+    tuned = plan.adapters
+    found: dict[str, Any] = {}
+    if tuned is not None:
+        found |= {"lora_rank": tuned.rank, "max_loras": tuned.slots, "lora_targets": list(tuned.targets) or None}
+    return found
 
 
 DEFAULT_CTX = 8192

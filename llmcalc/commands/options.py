@@ -230,6 +230,13 @@ class Running(Group):
         read=parse.counting(most=2**20),
         help="Sequences an engine runs at a time. [default: the engine's]",
     )
+    lora_rank = option(
+        None, "--lora-rank", "--max-lora-rank", metavar="R", read=parse.counting(most=4096), help="Rank of the adapters served."
+    )
+    max_loras = option(None, "--max-loras", metavar="N", read=parse.counting(most=65_536), help="Adapters in use at once. [default: 1]")
+    lora_targets = option(
+        None, "--lora-targets", metavar="NAMES", read=parse.names, help="Matrices they are for: q_proj,v_proj. [default: every linear one]"
+    )
 
 
 class Work(Group):

@@ -160,3 +160,11 @@ def counting(least: int = 1, most: int = 10**9) -> Callable[[str, str], int]:
 def quantity(unit: str) -> Callable[[str, str], float]:
     """Reads a quantity of this unit, prefixes and all."""
     return lambda text, name: units.quantity(text, unit)
+
+
+def names(text: str, name: str) -> tuple[str, ...]:
+    """Words between commas. Errors: bad-value."""
+    found = tuple(word.strip() for word in text.split(","))
+    if not all(found):
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is not a list of names", f"write it like --{name} q_proj,v_proj")
+    return found

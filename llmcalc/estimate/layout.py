@@ -10,7 +10,7 @@ from llmcalc import checkpoint
 from llmcalc.architecture import Attention, Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import memory
+from llmcalc.estimate import adapters, memory
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, time
 from llmcalc.formulas import memory as f
@@ -131,7 +131,9 @@ def encoder_params(model: Model) -> int:
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
     """Weights over all ranks: experts once, the rest once per data-parallel group. Towers are held but never read by a decode step."""
     _, experts = weight_split(model)
-    ahead = (draft_weight_bytes(model, plan),) if plan.draft_tokens else ()
+    ahead = [draft_weight_bytes(model, plan)] if plan.draft_tokens else []
+    if tuned := adapters.held_bytes(model, plan):
+        ahead.append(tuned)
     rest = memory.weight_bytes(model, plan.weights, "dense_weight_bytes", lambda weight: not routed(weight), towers=True)
     if plan.dp > 1:
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
@@ -195,6 +197,8 @@ def read_weight_bytes(model: Model, plan: Deployment, tokens: Any) -> tuple[Figu
     rest = memory.weight_bytes(model, plan.weights, "dense_read_bytes", dense)
     if again := _read_again(model, plan):
         rest = total("dense_read_bytes", "B", (rest, *again))
+    if tuned := adapters.read_bytes(model, plan, tokens):
+        rest = total("dense_read_bytes", "B", (rest, tuned))
     kinds: dict[tuple[int, int], int] = {}
     for group in model.groups:
         mlp = group.layer.mlp

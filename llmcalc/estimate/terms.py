@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import layout, memory, talk
+from llmcalc.estimate import adapters, layout, memory, talk
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
@@ -21,7 +21,7 @@ from llmcalc.hardware import Device
 from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment, Workload
 from llmcalc.units import rate as speed
-from llmcalc.units import seconds
+from llmcalc.units import seconds, size
 
 METHODS = ("napkin", "roofline")
 Bound = Literal["memory-weights", "memory-kv", "compute", "communication"]
@@ -455,6 +455,9 @@ def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
         if plan.ranks > plan.device.devices_per_node:
             node = plan.device.devices_per_node
             said.append(f"{plan.ranks} ranks talk at that rate, though a node has {node}: slower links between nodes are not modelled")
+    if plan.adapters is not None:
+        each = size(adapters.adapter_params(model, plan.adapters).value * adapters.BYTES)
+        said.append(f"{plan.adapters.slots} adapters of rank {plan.adapters.rank}, {each} each, reserved whether loaded or not")
     if layout.experts(model):
         said.append("experts are drawn evenly and independently for each token")
     return tuple(said)

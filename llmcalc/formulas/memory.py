@@ -162,3 +162,9 @@ def usable_bytes(memory_bytes, utilization, reserve_bytes):
 def kv_budget_bytes(usable_bytes, weight_bytes):
     """Memory left for the cache. [B]"""
     return usable_bytes - weight_bytes
+
+
+@formula(unit="params", ref="arXiv:2106.09685")
+def adapter_params(rank, inputs, outputs):
+    """A low-rank adapter of one matrix: down to the rank and up again. [params]"""
+    return rank * (inputs + outputs)
