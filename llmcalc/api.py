@@ -12,6 +12,7 @@ from llmcalc.errors import UsageError
 if TYPE_CHECKING:
     from llmcalc.estimate import Answered, Estimate
     from llmcalc.estimate.cost import Cost
+    from llmcalc.estimate.decode import Decode
     from llmcalc.estimate.memory import Kv, KvLayers, Part, Weights
     from llmcalc.plan import Adapters, Deployment
     from llmcalc.sources import Source
@@ -117,7 +118,7 @@ def estimate_fit(model: Model, plan: Deployment, *, ctx: int, batch: int = 1) ->
     return capacity.fit(model, plan, Workload(ctx, batch))
 
 
-def estimate_decode(model: Model, plan: Deployment, *, ctx: int, batch: int = 1, method: str = "napkin") -> Estimate:
+def estimate_decode(model: Model, plan: Deployment, *, ctx: int, batch: int = 1, method: str = "napkin") -> Answered[Decode, Never]:
     """What `llmcalc decode` prints."""
     from llmcalc.estimate import decode
     from llmcalc.plan import Workload

@@ -16,7 +16,7 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.estimate import capacity, layout, memory, step, talk, terms
+from llmcalc.estimate import capacity, layout, memory, rates, step, talk, terms
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import money, time
@@ -147,7 +147,11 @@ def capacity_unknown(space: Space, device: Device) -> bool:
 def _alike(device: Device, plan: Deployment, plain: Format) -> tuple[Any, ...]:
     """What of a device steers an estimate, beside its numbers."""
     latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
-    return device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency
+    measured = [(one.name, one.value) for what in ("step", "prompt") for one in rates.constants(what, plan).values()]
+    return (
+        device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency,
+        rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, *measured,
+    )  # fmt: skip
 
 
 def _stacked(devices: Sequence[Device], nominal: bool) -> Device:
@@ -213,8 +217,12 @@ def deployment(space: Space, device: Device, weights: Format, kv: Format, tp: in
 
 def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) -> dict[str, Figure]:
     """Every quantity of an operating point; with a rack and a row of batches, of all of them at once."""
-    timed = step.step(space.model, plan, Workload(space.ctx, batch), space.method)
-    parts, length = timed.terms, timed.mid
+    return _point(plan, usd_per_device_hour, batch, step.step(space.model, plan, Workload(space.ctx, batch), space.method))
+
+
+def _point(plan: Deployment, usd_per_device_hour: Any, batch: Any, timed: step.Timed) -> dict[str, Figure]:
+    """Of a step that is timed already."""
+    length = timed.mid
     sequences = Figure("batch", batch, "", "`batch`")
     devices = Figure("devices", plan.ranks, "", layout.LAYOUT)
     rate = time.tokens_per_s.of(batch=sequences, step_time_s=length)
@@ -239,7 +247,7 @@ def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) 
         found["energy_joules_per_token"] = money.joules_per_token.of(
             as_name="energy_joules_per_token", power_w=watts, devices=devices, tokens_per_s=rate
         )
-    return found | {f"{key}": figure for key, figure in parts.items() if key in TERMS}
+    return found | {key: figure for key, figure in timed.terms.items() if key in TERMS}
 
 
 def _per(rate: Any, price: Any) -> Any:
@@ -250,9 +258,56 @@ def _per(rate: Any, price: Any) -> Any:
 TERMS = ("weight_read_s", "kv_read_s", "compute_s", "attention_compute_s", "communication_s")
 
 
+def readings(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) -> dict[str, Any]:
+    """An operating point by the method in force, and beside it what the textbook says and what is expected, with the range."""
+    work = Workload(space.ctx, batch)
+    timed = step.step(space.model, plan, work, space.method)
+    figures = _point(plan, usd_per_device_hour, batch, timed)
+    value = {key: figure.value for key, figure in figures.items()}
+    napkin = timed if space.method == "napkin" else step.step(space.model, plan, work, "napkin", _shared(timed, space.method))
+    likely = timed if space.method == "expected" else step.step(space.model, plan, work, "expected", napkin.terms)
+    value |= {
+        "napkin_tpot_s": napkin.mid_s,
+        "expected_tpot_s": likely.mid_s,
+        "expected_tpot_low_s": likely.low_s,
+        "expected_tpot_high_s": likely.high_s,
+    }
+    usd = value.get("usd_per_million_output_tokens")
+    if usd is not None:
+        value |= {
+            f"{name}_usd_per_million_output_tokens": usd * value[f"{name}_tpot_s"] / value["tpot_s"] for name in ("napkin", "expected")
+        }
+    first = {method: step.ends(step.ttft(space.model, plan, space.prompt, method=method)) for method in step.METHODS}
+    value |= {"ttft_s": first[space.method][0], "napkin_ttft_s": first["napkin"][0]}
+    return value | {f"expected_ttft{end}_s": seconds for end, seconds in zip(step.ENDS, first["expected"], strict=True)}
+
+
+def _shared(timed: step.Timed, method: str) -> dict[str, Figure] | None:
+    """The terms that the textbook's time and the expected one are both made of."""
+    return None if method == "roofline" else timed.terms
+
+
 def ttft(space: Space, plan: Deployment) -> Any:
-    """Seconds to read the prompt; None where the device has no known compute rate."""
-    return step.prompt_time(terms.prompt_terms(space.model, plan, space.prompt)).value
+    """Seconds to the first token of the prompt on an idle replica; None where the device has no known compute rate."""
+    return step.ends(step.ttft(space.model, plan, space.prompt, method=space.method))[0]
+
+
+def holds_at_high(space: Space, row: dict[str, Any], tpot_s: float | None, ttft_s: float | None = None) -> bool | None:
+    """Whether the limits hold at the slow end of the range, too; None without a limit or, in another method, a range."""
+    if space.method != "expected" or (tpot_s is None and ttft_s is None) or row["tpot_s"] is None:
+        return None
+    pairs = (row["expected_tpot_high_s"], tpot_s), (row["expected_ttft_high_s"], ttft_s)
+    return all(limit is None or (value is not None and value <= limit) for value, limit in pairs)
+
+
+def unmeasured(space: Space, candidates: Iterable[Candidate]) -> list[str]:
+    """Of which devices too few rows are measured, so that a wider class's range stands in for theirs."""
+    if space.method != "expected":
+        return []
+    plans = [deployment(space, one.device, space.weights[0], space.kvs[0], tp) for one in candidates for tp in one.counts]
+    return sorted(
+        {rates.band("alone" if rates.kind(plan) == "serving" else "batch", space.model, plan).unmeasured for plan in plans} - {""}
+    )
 
 
 def largest_within(time_of: Callable[[Array], Array], limit: float, most: Array) -> Array:
@@ -453,29 +508,35 @@ def trace(found: Found, place: Place) -> tuple[Deployment, Candidate, int]:
 
 def row(space: Space, plan: Deployment, one: Candidate, batch: int) -> dict[str, Any]:
     """One operating point in the contract's keys, estimated by itself."""
-    figures = point(space, plan, one.usd_per_hour, batch)
-    value = {key: figure.value for key, figure in figures.items()}
-    return {
-        "hardware": plan.device.id,
-        "count": plan.ranks,
-        "tp": plan.tp,
-        "weights": plan.weights.name,
-        "kv_dtype": plan.kv.name,
-        "batch": batch,
-        "tpot_s": value["tpot_s"],
-        "tokens_per_s_per_user": value["tokens_per_s_per_user"],
-        "tokens_per_s_per_device": value["tokens_per_s_per_device"],
-        "usd_per_million_output_tokens": value.get("usd_per_million_output_tokens"),
-        "tokens_per_s": value["tokens_per_s"],
-        "usd_per_hour": value.get("usd_per_hour"),
-        "energy_joules_per_token": value.get("energy_joules_per_token"),
-        "ttft_s": ttft(space, plan),
-        "bound": terms.bound({key: figures[key] for key in TERMS}, space.method),
-        "price_date": one.price_date,
-    } | step.beside(
-        space.model, plan, Workload(space.ctx, batch), {key: figures[key] for key in TERMS} if space.method == "napkin" else None,
-        value["tpot_s"], value.get("usd_per_million_output_tokens"),
-    )  # fmt: skip
+    value = readings(space, plan, one.usd_per_hour, batch)
+    return (
+        {
+            "hardware": plan.device.id,
+            "count": plan.ranks,
+            "tp": plan.tp,
+            "weights": plan.weights.name,
+            "kv_dtype": plan.kv.name,
+            "batch": batch,
+            "tpot_s": value["tpot_s"],
+            "tokens_per_s_per_user": value["tokens_per_s_per_user"],
+            "tokens_per_s_per_device": value["tokens_per_s_per_device"],
+            "usd_per_million_output_tokens": value.get("usd_per_million_output_tokens"),
+            "tokens_per_s": value["tokens_per_s"],
+            "usd_per_hour": value.get("usd_per_hour"),
+            "energy_joules_per_token": value.get("energy_joules_per_token"),
+            "ttft_s": value["ttft_s"],
+            "bound": terms.bound({key: Figure(key, value[key]) for key in TERMS}, space.method),
+            "price_date": one.price_date,
+        }
+        | {key: value.get(key) for key in BESIDE}
+        | {"holds_at_high": None}
+    )
+
+
+BESIDE = (
+    *(f"expected_tpot{end}_s" for end in step.ENDS), "expected_usd_per_million_output_tokens", "napkin_tpot_s",
+    "napkin_usd_per_million_output_tokens", "napkin_ttft_s", *(f"expected_ttft{end}_s" for end in step.ENDS),
+)  # fmt: skip
 
 
 def front_rows(space: Space, found: Found) -> list[dict[str, Any]]:
@@ -539,14 +600,9 @@ def _blank(one: Candidate, tp: int) -> dict[str, Any]:
 COMPARED = (
     "hardware", "count", "fits", "max_batch", "batch", "tpot_s", "tokens_per_s_per_user", "tokens_per_s", "ttft_s",
     "usd_per_million_output_tokens", "tokens_per_s_per_usd_hour", "why", "bound", "usd_per_hour", "price_date", "lacks_bytes",
-    "expected_tpot_s", "expected_tpot_low_s", "expected_tpot_high_s", "expected_usd_per_million_output_tokens",
+    *BESIDE, "holds_at_high",
 )  # fmt: skip
-BOUNDS: dict[terms.Bound, str] = {
-    "memory-weights": "reading weights",
-    "memory-kv": "reading caches",
-    "compute": "arithmetic",
-    "communication": "communication",
-}
+BOUNDS = {"memory-weights": "reading weights", "memory-kv": "reading caches", "compute": "arithmetic", "communication": "communication"}
 
 
 def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) -> Iterator[dict[str, Any]]:
@@ -562,9 +618,8 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
         chosen = largest_within(time_of, limit, most)
     else:
         chosen = most
-    figures = point(space, plan, rack.usd, np.maximum(chosen, 1)[:, None].astype(float))
-    table = {key: _column(figure.value, number) for key, figure in figures.items()}
-    read = _column(ttft(space, plan), number)
+    told = readings(space, plan, rack.usd, np.maximum(chosen, 1)[:, None].astype(float))
+    table = {key: _column(value, number) for key, value in told.items()}
     held = _ledgers(space, plan, rack.members) if (most < np.maximum(chosen, 1)).any() else {}
     for index, one in enumerate(rack.members):
         value = {key: column[index] for key, column in table.items()}
@@ -579,18 +634,13 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
             yield found
             continue
         found |= {key: value.get(key) for key in COMPARED if key in value}
-        found |= {"ttft_s": read[index], "bound": bound}
-        found |= step.beside(
-            space.model, replace(plan, device=one.device), Workload(space.ctx, max(mine, 1)),
-            {key: Figure(key, value[key]) for key in TERMS} if space.method == "napkin" else None,
-            value["tpot_s"], value.get("usd_per_million_output_tokens"),
-        )  # fmt: skip
+        found |= {"bound": bound, "holds_at_high": holds_at_high(space, found, limit)}
         if batch is not None:
             missed = limit is not None and value["tpot_s"] > limit
             found["why"] = "over the TPOT limit" if missed else BOUNDS[bound]
         elif mine == 0:
             found |= {"why": f"{seconds(value['tpot_s'])} at batch 1: over the TPOT limit", "batch": 0}
-            found |= dict.fromkeys(("tokens_per_s", "usd_per_million_output_tokens", "tokens_per_s_per_usd_hour"))
+            found |= dict.fromkeys(key for key in found if "usd_per_million" in key or key in ("tokens_per_s", "tokens_per_s_per_usd_hour"))
         else:
             found["why"] = "memory is full" if mine == largest else "the TPOT limit"
         yield found

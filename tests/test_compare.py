@@ -17,9 +17,12 @@ KEYS = {
     "usd_per_million_output_tokens", "tokens_per_s_per_usd_hour", "why",
 }  # fmt: skip
 
+NAPKIN = ("--method", "napkin")
+"""The numbers here are the textbook's."""
+
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
-    code = main(["compare", *args, "--json"])
+    code = main(["compare", *args, *(() if "--method" in args else NAPKIN), "--json"])
     out, err = capsys.readouterr()
     assert err == ""
     answer: dict[str, Any] = json.loads(out)
@@ -113,7 +116,7 @@ def test_prices_carry_their_dates(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_csv_has_every_column_unrounded(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "-m", LLAMA, "-d", "h100-sxm", "-c", "8k", "-b", "32", "-f", "csv", "--price", "3"]) == 0
+    assert main(["compare", "-m", LLAMA, "-d", "h100-sxm", "-c", "8k", "-b", "32", "-f", "csv", "--price", "3", *NAPKIN]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert set(row) >= KEYS
     assert float(row["tpot_s"]) == pytest.approx((2 * 8030261248 + 32 * 131072 * 8192) / 3.35e12, rel=1e-12)
@@ -146,7 +149,7 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], args: list[str], code: in
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_row_is_wider_than_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    assert main(["compare", "-m", LLAMA, "-d", "all", "-b", "max"]) == 0
+    assert main(["compare", "-m", LLAMA, "-d", "all", "-b", "max", *NAPKIN]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     assert "h100-sxm" in out and "$0.33" in out

@@ -137,7 +137,10 @@ SequencesOption = Annotated[
 MethodOption = Annotated[
     str,
     typer.Option(
-        "--method", metavar="NAME", autocompletion=completion.methods, help="napkin (the textbook's) or roofline (operator by operator)."
+        "--method",
+        metavar="NAME",
+        autocompletion=completion.methods,
+        help="expected (in an engine), napkin (the textbook's) or roofline (a bound).",
     ),
 ]
 PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
@@ -412,7 +415,7 @@ def context(model: Model, given: int | str | None, *, at_most: int | None = None
     return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
 
 
-def say(report: present.Report, out: File, *, check: bool = False) -> None:
+def say(report: present.Report, out: File) -> None:
     """Render and write as the options ask. --explain has a use where figures carry a derivation, --check where there is a verdict."""
     emit(
         report,
@@ -420,7 +423,7 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
         json=out.json,
         output=out.output,
         explain=bool(report.figures) and getattr(out, "explain", False),
-        check=check or (report.verdict is not None and getattr(out, "check", False)),
+        check=report.verdict is not None and getattr(out, "check", False),
     )
 
 

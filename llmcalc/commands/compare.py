@@ -36,10 +36,8 @@ COLUMNS = (
     Column("max_batch", "max batch", "tokens", rank=6),
     Column("batch", "batch", "tokens", rank=1),
     Column("tpot_s", "TPOT", "s"),
-    Column("expected_tpot_s", "expected", "s", rank=3),
-    Column("expected_tpot_low_s", "expected, low", "s", shown=False),
-    Column("expected_tpot_high_s", "expected, high", "s", shown=False),
-    Column("expected_usd_per_million_output_tokens", "$/1M expected", "usd", shown=False),
+    *s.READINGS,
+    Column("holds_at_high", "holds at the slow end", shown=False),
     Column("tokens_per_s_per_user", "tok/s/user", "tokens/s", rank=7),
     Column("tokens_per_s", "tok/s", "tokens/s", rank=4, bar=True),
     Column("ttft_s", "TTFT", "s", rank=9),
@@ -93,7 +91,7 @@ class Compared(o.Group):
     prompt = o.Request.prompt
 
 
-def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.Reading, run: o.Running, out: o.Output) -> None:
+def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.Deciding, run: o.Running, out: o.Output) -> None:
     """Devices side by side: speed, cost, what limits each, and what those lack that do not fit."""
     from llmcalc import search, sources
 
@@ -114,6 +112,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.R
     warnings: list[str] = []
     assumed: dict[str, None] = {}
     loaded: list[Model] = []
+    lacking: dict[str, None] = {}
     progress = s.Progress()
     for number, name in enumerate(names):
         try:
@@ -134,6 +133,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.R
         assumed |= dict.fromkeys(said)
         beside = {"model": found.id, "ctx_tokens": tokens, "weights": space.weights[0].name, "kv_dtype": space.kvs[0].name}
         rows += [{**beside, **row} for row in compared]
+        lacking |= dict.fromkeys(search.unmeasured(space, chosen))
         progress(number + 1, len(names), len(rows))
     progress.close()
     rows.sort(key=lambda row: _rank(row, key, sign))
@@ -173,17 +173,23 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.R
             Fact("compared", "compared", len(rows), shown=False),
             Fact("fitting", "fitting", sum(bool(row["fits"]) for row in rows), shown=False),
         ),
-        columns=COLUMNS[1:] if only else COLUMNS,
+        columns=s.of_method(COLUMNS[1:] if only else COLUMNS, method),
         rows=tuple(rows),
-        assumptions=(*c.variants(device for _, device in devices), *_assumptions(assumed, batch, limit, money.price, method)),
+        assumptions=(
+            *c.variants(device for _, device in devices),
+            *_assumptions(assumed, batch, limit, money.price, method),
+            *s.unmeasured(lacking),
+        ),
         warnings=(*warnings, *_warnings(rows, limit), *(only.notes if only else ())),
         figures=figures,
         verdict=any(row["fits"] and _within(row, limit) for row in rows),
         rows_first=True,
         absent=(
             ("lacks_bytes", "null where the device holds it"),
+            ("holds_at_high", "null without a limit, or without a range to have an end"),
             (
-                "usd_per_hour price_date tokens_per_s_per_usd_hour usd_per_million_output_tokens expected_usd_per_million_output_tokens",
+                "usd_per_hour price_date tokens_per_s_per_usd_hour usd_per_million_output_tokens expected_usd_per_million_output_tokens "
+                "napkin_usd_per_million_output_tokens",
                 "null where no price is recorded or `why` says what is lacking",
             ),
             ("", "null where `why` says what is lacking"),
@@ -204,7 +210,7 @@ def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None,
         yield f"price {units.usd(price)} per device-hour, as given"
     else:
         yield "prices: the median of each profile's, on demand before rental, spot and ownership; `hardware show` lists them"
-    yield f"method {method}: ideal rates, so an engine takes longer and costs more; always busy"
+    yield s.method_words(method)
 
 
 def _warnings(rows: list[dict[str, Any]], limit: float | None) -> Iterator[str]:

@@ -9,8 +9,8 @@ from llmcalc.commands import options as o
 from llmcalc.errors import UsageError
 from llmcalc.estimate import decode as estimator
 from llmcalc.estimate.step import shaped
-from llmcalc.plan import Workload
-from llmcalc.present import Fact, Report
+from llmcalc.plan import Deployment, Workload
+from llmcalc.present import Report, facts
 
 EXAMPLES = """
 Examples:
@@ -42,46 +42,22 @@ def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Other
     held = Workload(tokens, sequences, read, answer)
     estimate = estimator.decode(found, plan, held, method)
     r = estimate.results
-    verdict = r["fits"] is not False
-    ideal = "ideal; an engine takes longer" if verdict else "if there were memory for it"
-    facts = (
-        Fact("step_time_s", "step time", r["step_time_s"], "s", note=ideal),
-        Fact(
-            "expected_step_time_s",
-            "expected in an engine",
-            r["expected_step_time_s"],
-            "s",
-            note=c.between(r, "expected_step_time", "s") + ("" if shaped(plan, held) else "; --prompt and --output-tokens narrow it"),
-        ),
-        Fact("tpot_s", "TPOT", r["tpot_s"], "s", shown=False),
-        Fact("tokens_per_s_per_user", "tokens/s per sequence", r["tokens_per_s_per_user"], "tokens/s"),
-        Fact("tokens_per_s", "tokens/s of the batch", r["tokens_per_s"], "tokens/s", sequences > 1),
-        Fact("weight_read_s", "  reading weights", r["weight_read_s"], "s"),
-        Fact("kv_read_s", "  reading caches", r["kv_read_s"], "s"),
-        Fact("compute_s", "  arithmetic", r["compute_s"], "s", note="overlaps with the weights"),
-        Fact("communication_s", "  communication", r["communication_s"], "s", plan.ranks > 1),
-        Fact("overhead_s", "  overhead", r["overhead_s"], "s", shown=False),
-        Fact("bound", "bound", r["bound"], note=estimator.WORDS[r["bound"]]),
-        Fact("critical_batch", "critical batch", r["critical_batch"], note="tokens per step; beyond it arithmetic binds"),
-        Fact("kv_crossover_batch", "KV crossover batch", r["kv_crossover_batch"], note="caches are as much to read as weights"),
-        Fact("ceiling_tokens_per_s", "ceiling, any batch", r["ceiling_tokens_per_s"], "tokens/s", note="if only caches were read"),
-        Fact(
-            "single_stream_ceiling_tokens_per_s",
-            "ceiling, one sequence",
-            r["single_stream_ceiling_tokens_per_s"],
-            "tokens/s",
-            note="if only weights were read",
-        ),
-        Fact(
-            "arithmetic_intensity_flops_per_byte",
-            "arithmetic intensity",
-            r["arithmetic_intensity_flops_per_byte"],
-            note="FLOP per byte read",
-        ),
-        Fact("ridge_point_flops_per_byte", "ridge point", r["ridge_point_flops_per_byte"], note="FLOP per byte of the device"),
-        Fact("fits", "fits", r["fits"]),
-        Fact("expected_step_time_low_s", "expected, low end", r["expected_step_time_low_s"], "s", shown=False),
-        Fact("expected_step_time_high_s", "expected, high end", r["expected_step_time_high_s"], "s", shown=False),
+    verdict = r.fits is not False
+    usual = {
+        "napkin": "the textbook's; engines usually take longer",
+        "roofline": "no engine beats it",
+        "expected": _expected(r, plan, held),
+    }
+    said = facts(
+        r,
+        step_time_s=usual[method] if verdict else "if there were memory for it",
+        expected_step_time_s=_expected(r, plan, held) if method != "expected" else False,
+        floor_step_time_s=method != "roofline",
+        napkin_step_time_s=method != "napkin",
+        tokens_per_s=sequences > 1,
+        communication_s=plan.ranks > 1,
+        overhead_s=method == "expected",
+        bound=estimator.WORDS[r.bound],
     )
     report = Report(
         command="decode",
@@ -96,13 +72,18 @@ def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Other
             **c.plan_inputs(plan),
         },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
-        facts=facts,
+        facts=said,
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
         verdict=verdict,
     )
     c.say(report, out)
+
+
+def _expected(r: estimator.Decode, plan: Deployment, work: Workload) -> str:
+    more = "" if shaped(plan, work) else "; --prompt and --output-tokens narrow it"
+    return c.between(r, "expected_step_time", "s") + more
 
 
 def register(app: typer.Typer) -> None:

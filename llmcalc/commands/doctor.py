@@ -14,7 +14,6 @@ import typer
 import llmcalc
 from llmcalc import data
 from llmcalc.commands import common as c
-from llmcalc.commands import options as o
 from llmcalc.errors import LlmcalcError
 from llmcalc.present import Column, Fact, Report
 
@@ -28,7 +27,11 @@ Examples:
 PACKAGES = ("typer", "rich", "pydantic", "PyYAML", "huggingface-hub", "numpy", "plotille", "altair", "nvidia-ml-py")
 
 
-def doctor(out: o.File) -> None:
+def doctor(
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
+) -> None:
     """What is installed, where files are read and written, and how old the bundled data is."""
     versions = [_row("system", "Python", platform.python_version()), _row("system", "platform", platform.platform(terse=True))]
     rows = [*versions, *_packages(), *_paths(), *_hub(), *_terminal()]
@@ -48,7 +51,7 @@ def doctor(out: o.File) -> None:
         warnings=tuple(warnings),
         absent=(("local_device", "no profile matches a device of this machine"), ("", "nothing of it is bundled")),
     )
-    c.say(report, out)
+    c.emit(report, format=format, json=json, output=output, explain=False)
 
 
 def _row(about: str, what: str, value: str, note: str = "") -> dict[str, str]:
@@ -146,4 +149,4 @@ def _local() -> tuple[Fact, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("doctor", epilog=EXAMPLES)(o.command(doctor, ()))
+    app.command("doctor", epilog=EXAMPLES)(doctor)

@@ -8,7 +8,6 @@ import typer
 
 from llmcalc.answers import Answer, answer, field
 from llmcalc.commands import common as c
-from llmcalc.commands import options as o
 from llmcalc.present import Report, columns, facts
 
 
@@ -66,8 +65,10 @@ Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only devic
 
 
 def list_devices(
-    out: o.File,
     text: Filter = None,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
 ) -> None:
     """Every known device: memory, bandwidth, dense compute, power and price."""
     from llmcalc import hardware as devices
@@ -98,14 +99,16 @@ def list_devices(
         assumptions=("compute is dense (no sparsity); prices are medians of what is recorded: hardware show ID names providers and dates",),
         absent=(("", "null where no source gives it"),),
     )
-    c.say(report, out)
+    c.emit(report, format=format, json=json, output=output, explain=False)
 
 
 def show(
     device: Annotated[
         str, typer.Argument(metavar="DEVICE", autocompletion=c.completion.devices, help="Id, alias, driver's name or YAML file.")
     ],
-    out: o.File,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
 ) -> None:
     """One device: every value with its source and date."""
     from llmcalc import hardware as devices
@@ -146,7 +149,7 @@ def show(
         rows_first=True,
         absent=(("", "no source gives it"),),
     )
-    c.say(report, out)
+    c.emit(report, format=format, json=json, output=output, explain=False)
 
 
 def _in_words(label: str, value: float, unit: str) -> str:
@@ -161,7 +164,9 @@ def _in_words(label: str, value: float, unit: str) -> str:
 
 def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML profiles.")],
-    out: o.File,
+    format: c.FormatOption = "table",
+    json: c.JsonOption = False,
+    output: c.OutputOption = None,
 ) -> None:
     """Whether profiles satisfy the schema and make sense. Exit 3 where one does not."""
     from llmcalc import hardware as devices
@@ -178,13 +183,13 @@ def check(
         rows=tuple(rows),
         verdict=all(row.ok for row in rows),
     )
-    c.say(report, out, check=True)
+    c.emit(report, format=format, json=json, output=output, explain=False, check=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(no_args_is_help=True, help="Device profiles: list, show, check.", rich_markup_mode=None)
-    group.command("list")(o.command(list_devices, ()))
-    group.command("show")(o.command(show, ()))
-    group.command("check")(o.command(check, ()))
+    group.command("list")(list_devices)
+    group.command("show")(show)
+    group.command("check")(check)
     app.add_typer(group, name="hardware")

@@ -15,9 +15,8 @@ from typing import Annotated, Any, Generic, TypeVar, overload
 
 import typer
 
-from llmcalc import present, units
+from llmcalc import units
 from llmcalc.commands import completion, parse
-from llmcalc.errors import UsageError
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -132,15 +131,7 @@ class Group:
         return [one.title for name, one in self.options().items() if name not in self.read and one.given(self.words[name])]
 
 
-class Whence(Group):
-    """Where a model's config comes from."""
-
-    revision = option(None, "--revision", metavar="REV", help="Branch, tag or commit on the Hub.")
-    offline = switch("--offline", help="Never touch the network.")
-    refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
-
-
-class ModelChoice(Whence):
+class ModelChoice(Group):
     """Which model."""
 
     model = option(
@@ -151,6 +142,9 @@ class ModelChoice(Whence):
         autocompletion=completion.models,
         help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
     )
+    revision = option(None, "--revision", metavar="REV", help="Branch, tag or commit on the Hub.")
+    offline = switch("--offline", help="Never touch the network.")
+    refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
 
 
 class Layout(Group):
@@ -352,8 +346,14 @@ class Reading(Group):
         "--method",
         metavar="NAME",
         autocompletion=completion.methods,
-        help="napkin (the textbook's) or roofline (operator by operator).",
+        help="expected (in an engine), napkin (the textbook's) or roofline (a bound).",
     )
+
+
+class Deciding(Reading):
+    """The same where something is chosen or promised: as an engine is expected to take."""
+
+    method = Reading.method.but(default="expected")
 
 
 class File(Group):
@@ -364,12 +364,6 @@ class File(Group):
     )
     json = switch("--json", help="Same as --format json.")
     output = option(None, "--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")
-
-    def chosen(self) -> present.Format:
-        """The format. Errors: bad-value, unknown-output-format."""
-        if self.json and self.format not in ("table", "json"):
-            raise UsageError("bad-value", f"--json and --format {self.format} contradict each other", "give one of them")
-        return present.format_of("json" if self.json else self.format, self.output)
 
 
 class Output(File):

@@ -45,10 +45,8 @@ COLUMNS = (
     Column("kv_dtype", "KV", rank=4),
     Column("batch", "batch"),
     Column("tpot_s", "TPOT", "s"),
-    Column("expected_tpot_s", "expected", "s", rank=3),
-    Column("expected_tpot_low_s", "expected, low", "s", shown=False),
-    Column("expected_tpot_high_s", "expected, high", "s", shown=False),
-    Column("expected_usd_per_million_output_tokens", "$/1M expected", "usd", shown=False),
+    *s.READINGS,
+    Column("holds_at_high", "holds at the slow end", shown=False),
     Column("tokens_per_s_per_user", "tok/s/user", "tokens/s", rank=6),
     Column("tokens_per_s_per_device", "tok/s/device", "tokens/s", rank=7),
     Column("usd_per_million_output_tokens", "$/1M out", "usd", bar=True),
@@ -94,7 +92,7 @@ def pareto(
     work: Searched,
     limit: Limited,
     money: o.Money,
-    by: o.Reading,
+    by: o.Deciding,
     run: o.Running,
     out: o.Output,
 ) -> None:
@@ -102,7 +100,7 @@ def pareto(
     from llmcalc import search
 
     place.check("pareto")
-    chosen_format = out.chosen()
+    chosen_format = present.format_of("json" if out.json else out.format, out.output)
     method, explain, tp = by.method, out.explain, place.tp
     found = c.chosen(which)
     tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
@@ -120,6 +118,10 @@ def pareto(
     marked = {name: search.row(space, *search.trace(swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
     named = [_named(space, text, rows, across, up, money.price) for text in work.point or []]
     labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
+    held = [(row, limits.tpot_s) for row in (*rows, best)] + [(marked[name], tpot_s) for name, tpot_s in asked.items()]
+    for each, tpot_s in held:
+        if each is not None:
+            each["holds_at_high"] = search.holds_at_high(space, each, tpot_s, limits.ttft_s)
     for row in rows:
         row["marks"] = ", ".join(name for name, other in labelled.items() if other is not None and _same(row, other))
     warnings = list(_warnings(space, swept, rows, best, limits, marked, asked, up))
@@ -164,9 +166,13 @@ def pareto(
             Fact("marks", "marks", marked, shown=False),
             Fact("named", "named", named, shown=False),
         ),
-        columns=COLUMNS,
+        columns=s.of_method(COLUMNS, method),
         rows=tuple(rows),
-        assumptions=(*assumed, *c.variants(one.device for one in chosen), *_assumptions(space, labelled, rows, tp)),
+        assumptions=(
+            *assumed,
+            *c.variants(one.device for one in chosen),
+            *_assumptions(space, labelled, rows, tp, search.unmeasured(space, chosen)),
+        ),
         warnings=tuple(warnings),
         figures=figures,
         verdict=best is not None,
@@ -213,7 +219,8 @@ def _in_words(row: dict[str, Any]) -> str:
 
 def _priced(row: dict[str, Any]) -> str:
     usd = row["usd_per_million_output_tokens"]
-    return f"TPOT {units.seconds(row['tpot_s'])}" + ("" if usd is None else f" at {units.usd(usd)} per 1M tokens")
+    slow = f"; up to {units.seconds(row['expected_tpot_high_s'])} at the slow end, over the limit" if row["holds_at_high"] is False else ""
+    return f"TPOT {units.seconds(row['tpot_s'])}" + ("" if usd is None else f" at {units.usd(usd)} per 1M tokens") + slow
 
 
 def _limit_words(limits: search.Limits) -> str:
@@ -308,7 +315,7 @@ def _misses(row: dict[str, Any], limits: search.Limits) -> str:
 
 
 def _assumptions(
-    space: search.Space, labelled: dict[str, dict[str, Any] | None], rows: list[dict[str, Any]], tp: str | None
+    space: search.Space, labelled: dict[str, dict[str, Any] | None], rows: list[dict[str, Any]], tp: str | None, lacking: list[str]
 ) -> Iterator[str]:
     single = [len(space.weights) == 1, len(space.kvs) == 1, tp is None and not any(one.exact for one in space.candidates)]
     if any(single):
@@ -326,7 +333,8 @@ def _assumptions(
     if len(kinds) > 1:
         yield f"prices of different kinds are compared: {', '.join(kinds)}"
     yield f"memory: {'nominal, decimal' if space.engine.nominal else 'as the driver reports it'} ({space.engine.name})"
-    yield f"method {space.method}: ideal rates, so an engine takes longer and costs more; always busy"
+    yield s.method_words(space.method)
+    yield from s.unmeasured(lacking)
 
 
 def _brief(rows: Sequence[dict[str, Any]]) -> tuple[int, ...]:

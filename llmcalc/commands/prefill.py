@@ -9,7 +9,7 @@ from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.estimate import prefill as estimator
 from llmcalc.plan import Workload
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -20,10 +20,9 @@ Examples:
 
   llmcalc prefill -m meta-llama/Meta-Llama-3-8B -d h100-sxm --prompt 8k -b 32 --chunk 2048
 """
-_FREE = "a chunk of this size costs the batch nothing but its attention"
 
 
-class Reading(o.Group):
+class Prompt(o.Group):
     """The prompt that is read, and who is decoding meanwhile."""
 
     prompt = o.Request.prompt
@@ -33,7 +32,7 @@ class Reading(o.Group):
     chunk = o.Steps.chunk.but(default="0")
 
 
-def prefill(which: o.ModelChoice, place: o.Placement, work: Reading, out: o.Output) -> None:
+def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Reading, out: o.Output) -> None:
     """Time to the first token of a prompt; with --batch, what chunked prefill does to everybody's TPOT."""
     found = c.chosen(which)
     prompt = work.prompt
@@ -41,57 +40,22 @@ def prefill(which: o.ModelChoice, place: o.Placement, work: Reading, out: o.Outp
     read = prompt or tokens
     known = parse.within(work.cached, read)
     plan = c.placed(found, place)
-    sequences, piece = work.batch, work.chunk or None
+    sequences, piece, method = work.batch, work.chunk or None, by.method
     held = Workload(tokens, sequences) if sequences else None
-    estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece)
+    estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece, method=method)
     r = estimate.results
-    facts = (
-        Fact(
-            "ttft_s",
-            "TTFT",
-            r["ttft_s"],
-            "s",
-            note=f"beside {sequences:,} decoding" if held is not None and piece else "idle server, ideal rates",
-        ),
-        Fact("expected_ttft_s", "expected in an engine", r["expected_ttft_s"], "s", note=c.between(r, "expected_ttft", "s")),
-        Fact("prefill_time_s", "prefill alone", r["prefill_time_s"], "s", r["prefill_time_s"] != r["ttft_s"]),
-        Fact("gemm_s", "  matrices", r["gemm_s"], "s"),
-        Fact("attention_s", "  attention", r["attention_s"], "s", note=f"{r['attention_share']:.0%} of the arithmetic"),
-        Fact("weight_read_s", "  reading weights", r["weight_read_s"], "s", note="overlaps with the matrices"),
-        Fact("kv_read_s", "  reading the prefix", r["kv_read_s"], "s", known > 0, note="overlaps with attention"),
-        Fact("communication_s", "  communication", r["communication_s"], "s", plan.ranks > 1),
-        Fact("pipeline_bubble", "  pipeline bubble", r["pipeline_bubble"], "percent", plan.pp > 1),
-        *((Fact("saved_s", "saved by the prefix cache", r["saved_s"], "s"),) if known else ()),
-        Fact("prefill_flops", "arithmetic", r["prefill_flops"], "FLOP"),
-        Fact("attention_flops", "  of it attention", r["attention_flops"], "FLOP"),
-        Fact("attention_share", "attention share", r["attention_share"], shown=False),
-        Fact("prompt_tokens_per_s", "prompt tokens/s", r["prompt_tokens_per_s"], "tokens/s"),
-        Fact("bound", "bound", r["bound"]),
-        Fact(
-            "compute_bound_from_tokens",
-            "arithmetic binds from",
-            r["compute_bound_from_tokens"],
-            "tokens",
-            note="shorter prompts wait for the weights",
-        ),
-        Fact(
-            "attention_bound_from_tokens",
-            "attention leads from",
-            r["attention_bound_from_tokens"],
-            "tokens",
-            note="longer prompts cost quadratically",
-        ),
-        *((Fact("free_tokens", "free tokens per step", r["free_tokens"], "tokens", note=_FREE),) if held is not None else ()),
-        Fact("expected_ttft_low_s", "expected, low end", r["expected_ttft_low_s"], "s", shown=False),
-        Fact("expected_ttft_high_s", "expected, high end", r["expected_ttft_high_s"], "s", shown=False),
-    )
-    columns = (
-        Column("chunk_tokens", "chunk", "tokens"),
-        Column("steps", "steps", rank=2),
-        Column("step_time_s", "TPOT meanwhile", "s"),
-        Column("tpot_factor", "× TPOT", rank=1),
-        Column("ttft_s", "TTFT", "s"),
-        Column("step_time_without_attention_s", "without attention", "s", rank=3),
+    usual = {"napkin": "idle server, the textbook's; engines usually take longer", "roofline": "no engine beats it"}
+    said = facts(
+        r,
+        ttft_s=f"beside {sequences:,} decoding" if held is not None and piece else usual.get(method, _range(r)),
+        expected_ttft_s=_range(r) if method != "expected" else False,
+        floor_ttft_s=method != "roofline",
+        napkin_ttft_s=method != "napkin",
+        prefill_time_s=r.prefill_time_s != r.ttft_s,
+        attention_s=f"{r.attention_share:.0%} of the arithmetic",
+        kv_read_s=known > 0,
+        communication_s=plan.ranks > 1,
+        pipeline_bubble=plan.pp > 1,
     )
     report = Report(
         command="prefill",
@@ -104,17 +68,22 @@ def prefill(which: o.ModelChoice, place: o.Placement, work: Reading, out: o.Outp
             "chunk_tokens": piece,
             "batch": sequences,
             "ctx_tokens": tokens,
+            "method": method,
             **c.plan_inputs(plan),
         },
         header=(c.model_line(found), c.hardware_line(plan), f"prompt {read:,} tokens" + (f", {known:,} of them cached" if known else "")),
-        facts=facts,
-        columns=columns if held is not None else (),
+        facts=said,
+        columns=columns(estimator.Chunk) if held is not None else (),
         rows=estimate.rows,
         assumptions=(*(assumed if prompt is None or held is not None else ()), *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
     )
     c.say(report, out)
+
+
+def _range(r: estimator.Prefill) -> str:
+    return c.between(r, "expected_ttft", "s")
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmcalc import engines, units
@@ -16,6 +17,7 @@ from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import memory
 from llmcalc.formats import Format
 from llmcalc.hardware import Device
+from llmcalc.present import Column
 
 if TYPE_CHECKING:
     from llmcalc.search import Candidate, Space
@@ -184,6 +186,43 @@ def beyond(model: Model, ctx: int) -> tuple[str, ...]:
     if model.max_context and ctx > model.max_context:
         return (f"ctx {ctx:,} is beyond the maximum of {model.id}, {model.max_context:,} tokens",)
     return ()
+
+
+# ---- methods --------------------------------------------------------------------------------------------------------
+
+READINGS = (
+    Column("expected_tpot_s", "expected", "s", rank=3),
+    Column("expected_tpot_low_s", "expected, low", "s", shown=False),
+    Column("expected_tpot_high_s", "slow end", "s", rank=3),
+    Column("expected_usd_per_million_output_tokens", "$/1M expected", "usd", shown=False),
+    Column("napkin_tpot_s", "textbook", "s", rank=8),
+    Column("napkin_usd_per_million_output_tokens", "$/1M textbook", "usd", shown=False),
+    Column("napkin_ttft_s", "textbook TTFT", "s", shown=False),
+    Column("expected_ttft_s", "expected TTFT", "s", shown=False),
+    Column("expected_ttft_low_s", "expected TTFT, low", "s", shown=False),
+    Column("expected_ttft_high_s", "expected TTFT, high", "s", shown=False),
+)
+"""What stands in a row beside the method in force."""
+
+
+def of_method(columns: Iterable[Column], method: str) -> tuple[Column, ...]:
+    """The columns without the one that repeats the method in force; the range's slow end where it is that method's."""
+    hidden = {"expected": ("expected_tpot_s",), "napkin": ("napkin_tpot_s", "expected_tpot_high_s")}
+    return tuple(replace(each, shown=each.shown and each.key not in hidden.get(method, ())) for each in columns)
+
+
+def method_words(method: str) -> str:
+    """How times were estimated."""
+    from llmcalc.estimate import step
+
+    return f"method {method}: {step.METHODS[method]}; always busy"
+
+
+def unmeasured(lacking: Iterable[str]) -> Iterator[str]:
+    """One remark on the devices whose range is a wider class's."""
+    few = list(lacking)
+    if few:
+        yield "wider ranges: " + "; ".join(few[:3]) + (f"; and {len(few) - 3} more" if len(few) > 3 else "")
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------

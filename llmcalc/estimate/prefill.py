@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
-from llmcalc.estimate import Estimate, capacity, step, terms
+from llmcalc.estimate import Answered, capacity, step, terms
+from llmcalc.estimate.terms import Bound
+from llmcalc.estimate.turning import turning_point
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving, time
 from llmcalc.plan import Deployment, Workload
@@ -14,29 +16,70 @@ from llmcalc.plan import Deployment, Workload
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 
 
-def chunk_rows(model: Model, plan: Deployment, work: Workload, prompt: int, cached: int, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """What each chunk size does to the TPOT of a decoding batch and to the prompt's own TTFT."""
+@answer("prefill")
+class Prefill(Answer):
+    """Reading one prompt, by the method in force and by the two others."""
+
+    ttft_s: float | None = field("TTFT", "s")
+    expected_ttft_s: float | None = field("expected in an engine", "s")
+    floor_ttft_s: float | None = field("floor", "s", "no engine beats it: only bytes and arithmetic that are needed, at nominal rates")
+    napkin_ttft_s: float | None = field("textbook", "s", "whole-model, at nominal rates")
+    prefill_time_s: float | None = field("prefill alone", "s")
+    gemm_s: float | None = field("  matrices", "s")
+    attention_s: float | None = field("  attention", "s")
+    weight_read_s: float = field("  reading weights", "s", "overlaps with the matrices")
+    kv_read_s: float = field("  reading the prefix", "s", "overlaps with attention")
+    communication_s: float = field("  communication", "s")
+    pipeline_bubble: float = field("  pipeline bubble", "percent")
+    saved_s: float | Absent | None = field("saved by the prefix cache", "s", default=ABSENT)
+    prefill_flops: float = field("arithmetic", "FLOP")
+    attention_flops: float = field("  of it attention", "FLOP")
+    attention_share: float = field("attention share", shown=False)
+    prompt_tokens_per_s: float | None = field("prompt tokens/s", "tokens/s")
+    bound: Bound = field("bound")
+    compute_bound_from_tokens: int | None = field("arithmetic binds from", "tokens", "shorter prompts wait for the weights")
+    attention_bound_from_tokens: int | None = field("attention leads from", "tokens", "longer prompts cost quadratically")
+    free_tokens: float | Absent | None = field(
+        "free tokens per step", "tokens", "a chunk of this size costs the batch nothing but its attention", default=ABSENT
+    )
+    expected_ttft_low_s: float | None = field("expected, low end", "s", shown=False)
+    expected_ttft_high_s: float | None = field("expected, high end", "s", shown=False)
+
+
+@answer("prefill", rows=True)
+class Chunk(Answer):
+    """One size of chunk, beside a decoding batch."""
+
+    chunk_tokens: int = field("chunk", "tokens")
+    steps: int = field("steps", rank=2)
+    step_time_s: float = field("TPOT meanwhile", "s")
+    tpot_factor: float = field("× TPOT", rank=1)
+    ttft_s: float = field("TTFT", "s")
+    step_time_without_attention_s: float = field("without attention", "s", rank=3)
+
+
+def chunk_rows(model: Model, plan: Deployment, work: Workload, prompt: int, cached: int, sizes: tuple[int, ...]) -> list[Chunk]:
+    """What each chunk size does to the TPOT of a decoding batch and to the prompt's own TTFT, by the textbook."""
     plain = step.step(model, plan, work, "napkin").mid_s
-    rows = []
+    rows: list[Chunk] = []
     for size in (*sizes, 0):
         carried = min(size, prompt - cached) if size else prompt - cached
+        if rows and rows[-1].chunk_tokens == carried:
+            break
         mixed = step.mixed_step(model, plan, work, carried, prompt, cached)
-        attention = mixed.inputs[-1].value
         steps = math.ceil((prompt - cached) / carried)
         rows.append(
-            {
-                "chunk_tokens": carried,
-                "steps": steps,
-                "step_time_s": mixed.value,
-                "step_time_without_attention_s": mixed.value - attention,
-                "tpot_factor": mixed.value / plain,
-                "ttft_s": mixed.value * steps,
-            }
+            Chunk(
+                chunk_tokens=carried,
+                steps=steps,
+                step_time_s=mixed.value,
+                step_time_without_attention_s=mixed.value - mixed.inputs[-1].value,
+                tpot_factor=mixed.value / plain,
+                ttft_s=mixed.value * steps,
+            )
         )
         if size and carried < size:
             break
-    if len(rows) > 1 and rows[-1]["chunk_tokens"] == rows[-2]["chunk_tokens"]:
-        rows.pop()
     return rows
 
 
@@ -47,13 +90,7 @@ def attention_equals_gemms(model: Model, plan: Deployment) -> int | None:
         found = terms.prompt_terms(model, plan, tokens)
         return (found["attention_s"].value or 0) > (found["gemm_s"].value or 0)
 
-    low, high = 1, 2**30
-    if not longer(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if longer(middle) else (middle, high)
-    return high
+    return turning_point(longer, 1, 2**30)
 
 
 def arithmetic_binds(model: Model, plan: Deployment) -> int | None:
@@ -63,34 +100,37 @@ def arithmetic_binds(model: Model, plan: Deployment) -> int | None:
         found = terms.prompt_terms(model, plan, tokens)
         return bool((found["gemm_s"].value or 0) >= found["weight_read_s"].value)
 
-    low, high = 0, 2**20
-    if not busy(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if busy(middle) else (middle, high)
-    return high
+    return turning_point(busy, 0, 2**20)
 
 
 def prefill(
-    model: Model, plan: Deployment, prompt: int, cached: int = 0, *, work: Workload | None = None, chunk: int | None = None
-) -> Estimate:
+    model: Model,
+    plan: Deployment,
+    prompt: int,
+    cached: int = 0,
+    *,
+    work: Workload | None = None,
+    chunk: int | None = None,
+    method: str = "napkin",
+) -> Answered[Prefill, Chunk]:
     """Reading `prompt` tokens, the first `cached` of them from the prefix cache; with `work`, beside a decoding batch.
 
     `chunk`: prompt tokens per step. None: the whole prompt in one.
     """
+    step.check(method)
     found = terms.prompt_terms(model, plan, prompt, cached)
-    busy = step.prompt_time(found)
     new = prompt - cached
     pieces = math.ceil(new / chunk) if chunk else 1
-    first = step.first_token(busy, plan, pieces)
+    alone = step.prompt_time(found)
+    textbook = step.first_token(alone, plan, pieces)
     likely = step.ttft(model, plan, prompt, cached, int(work.batch) if work is not None else 0, found)
+    floor = step.ttft(model, plan, prompt, cached, method="roofline")
     warnings = capacity.cautions(model, plan, prompt)
     arithmetic = attention = None
-    if busy.value is None:
+    if alone.value is None:
         warnings.append(
-            "prefill_time_s, ttft_s, prompt_tokens_per_s, gemm_s, attention_s, compute_bound_from_tokens and "
-            f"attention_bound_from_tokens: {busy.origin}"
+            "prefill_time_s, ttft_s, napkin_ttft_s, floor_ttft_s, prompt_tokens_per_s, gemm_s, attention_s, compute_bound_from_tokens "
+            f"and attention_bound_from_tokens: {alone.origin}"
         )
     else:
         arithmetic, attention = arithmetic_binds(model, plan), attention_equals_gemms(model, plan)
@@ -98,56 +138,78 @@ def prefill(
             warnings.append("compute_bound_from_tokens: no prompt below 2^20 tokens keeps the arithmetic busier than the memory")
         if attention is None:
             warnings.append("attention_bound_from_tokens: attention takes less than the matrices for every prompt below 2^30 tokens")
-    rows: list[dict[str, Any]] = []
-    assumptions = [*terms.assumptions(model, plan), "an idle server: no queue, no network; ideal rates, so an engine takes longer"]
-    if work is not None and busy.value is not None:
-        sizes = tuple(sorted({*CHUNKS, *((chunk,) if chunk else ())}))
-        rows = chunk_rows(model, plan, work, prompt, cached, sizes)
+    rows: list[Chunk] = []
+    assumptions = [*terms.assumptions(model, plan), f"method {method}: {step.METHODS[method]}", "an idle server: no queue, no network"]
+    if work is not None and alone.value is not None:
+        rows = chunk_rows(model, plan, work, prompt, cached, tuple(sorted({*CHUNKS, *((chunk,) if chunk else ())})))
         if chunk:
             # Beside a batch the prompt goes at the pace of the mixed steps.
             beside = step.mixed_step(model, plan, work, min(chunk, new), prompt, cached)
-            first = time.repeated_s.of(as_name="ttft_s", times=Figure("steps", pieces, "", "chunks of the prompt"), each_s=beside)
+            textbook = time.repeated_s.of(as_name="ttft_s", times=Figure("steps", pieces, "", "chunks of the prompt"), each_s=beside)
         assumptions.append(
             f"the rows: {work.batch:,} sequences of {work.ctx:,} tokens decode meanwhile; every token of a step counts as one of its batch"
+            + ("" if method == "napkin" else "; textbook times")
         )
-    bubble = serving.pipeline_bubble(plan.pp, pieces)
+    busy, first = _in_force(method, model, plan, (alone, textbook), likely, floor, (prompt, cached), found)
     critical = terms.critical_batch(model, plan).value
-    results = {
-        "ttft_s": first.value,
-        "prefill_time_s": busy.value,
-        "prefill_flops": found["prefill_flops"].value,
-        "attention_flops": found["attention_flops"].value,
-        "prompt_tokens_per_s": None if busy.value is None else plan.dp * prompt / busy.value,
-        "bound": terms.prompt_bound(found),
-        "gemm_s": found["gemm_s"].value,
-        "attention_s": found["attention_s"].value,
-        "weight_read_s": found["weight_read_s"].value,
-        "kv_read_s": found["kv_read_s"].value,
-        "communication_s": found["communication_s"].value,
-        "attention_share": found["attention_flops"].value / found["prefill_flops"].value,
-        "pipeline_bubble": bubble,
-        "compute_bound_from_tokens": arithmetic,
-        "attention_bound_from_tokens": attention,
-        "free_tokens": None if critical is None or work is None else serving.free_tokens(critical, work.batch),
-        "saved_s": None
-        if busy.value is None or not cached
-        else step.prompt_time(terms.prompt_terms(model, plan, prompt)).value - busy.value,
-        "expected_ttft_s": likely and likely.mid_s,
-        "expected_ttft_low_s": likely and likely.low_s,
-        "expected_ttft_high_s": likely and likely.high_s,
-    }
+    mid, low, high = step.ends(likely)
+    results = Prefill(
+        ttft_s=first.value,
+        expected_ttft_s=mid,
+        floor_ttft_s=step.ends(floor)[0],
+        napkin_ttft_s=textbook.value,
+        prefill_time_s=busy.value,
+        prefill_flops=found["prefill_flops"].value,
+        attention_flops=found["attention_flops"].value,
+        prompt_tokens_per_s=None if busy.value is None else plan.dp * prompt / busy.value,
+        bound=terms.prompt_bound(found),
+        gemm_s=found["gemm_s"].value,
+        attention_s=found["attention_s"].value,
+        weight_read_s=found["weight_read_s"].value,
+        kv_read_s=found["kv_read_s"].value,
+        communication_s=found["communication_s"].value,
+        attention_share=found["attention_flops"].value / found["prefill_flops"].value,
+        pipeline_bubble=serving.pipeline_bubble(plan.pp, pieces),
+        compute_bound_from_tokens=arithmetic,
+        attention_bound_from_tokens=attention,
+        free_tokens=ABSENT if work is None else None if critical is None else serving.free_tokens(critical, work.batch),
+        saved_s=ABSENT if not cached else _saved(model, plan, prompt, alone),
+        expected_ttft_low_s=low,
+        expected_ttft_high_s=high,
+    )
     figures = {"prefill_time_s": busy, "ttft_s": first} if busy.value is not None else {"prefill_flops": found["prefill_flops"]}
     if likely is None:
-        warnings.append(f"expected_ttft_s: {busy.origin}")
+        warnings.append(f"expected_ttft_s: {alone.origin}")
     else:
         figures["expected_ttft_s"] = likely.mid
         others = f" beside {work.batch:,} other sequences" if work is not None else ""
         assumptions.append(f"expected{others}: {likely.words}")
-    return Estimate(
-        results,
-        figures,
-        rows=tuple(rows),
-        inputs={"prompt_tokens": prompt, "cached_tokens": cached, "chunk_tokens": chunk},
-        assumptions=tuple(assumptions),
-        warnings=tuple(warnings),
-    )
+    inputs = {"prompt_tokens": prompt, "cached_tokens": cached, "chunk_tokens": chunk}
+    return Answered(results, figures, tuple(rows), inputs, tuple(assumptions), tuple(warnings))
+
+
+def _saved(model: Model, plan: Deployment, prompt: int, alone: Figure) -> float | None:
+    """What the cached prefix saves of the textbook's prefill. [s]"""
+    if alone.value is None:
+        return None
+    return float(step.prompt_time(terms.prompt_terms(model, plan, prompt)).value - alone.value)
+
+
+def _in_force(
+    method: str,
+    model: Model,
+    plan: Deployment,
+    textbook: tuple[Figure, Figure],
+    likely: step.Timed | None,
+    floor: step.Timed | None,
+    prompt: tuple[int, int],
+    parts: dict[str, Figure],
+) -> tuple[Figure, Figure]:
+    """(what the prompt keeps the ranks busy, TTFT) by the method."""
+    if method == "napkin":
+        return textbook
+    if method == "roofline":
+        first = textbook[1] if floor is None else floor.mid
+        return first, first
+    busy = step.reading(model, plan, *prompt, parts)
+    return busy, busy if likely is None else likely.mid

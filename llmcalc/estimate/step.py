@@ -20,8 +20,14 @@ RUNNING = 2048
 """Sequences that a serving engine runs at most, on each rank group."""
 
 
-METHODS = ("napkin", "roofline", "expected")
-"""The textbook's whole-model time; operator by operator, which no engine beats; measured rates and fixed costs, with a range."""
+ENDS = ("", "_low", "_high")
+"""How the keys of an estimate and of its range's ends differ."""
+METHODS = {
+    "expected": "measured rates and fixed costs of such devices and engines",
+    "napkin": "the textbook's time at nominal rates, whole-model; engines usually take longer",
+    "roofline": "operator by operator at nominal rates, a bound that no engine beats",
+}
+"""The readings of a time, and what each is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,11 @@ class Timed:
         return self.high
 
 
+def ends(timed: Timed | None) -> tuple[Any, Any, Any]:
+    """(estimate, low end, high end), each None where it cannot be timed."""
+    return (None, None, None) if timed is None else (timed.mid.value, timed.low, timed.high)
+
+
 # ---- a decode step ------------------------------------------------------------------------------------------------
 
 
@@ -68,6 +79,16 @@ def step(model: Model, plan: Deployment, work: Workload, method: str, parts: dic
         return _expected(model, plan, work, parts)
     length = napkin_time(parts) if method == "napkin" else roofline_time(parts)
     return Timed(length, length.value, length.value, terms=parts)
+
+
+def floor(model: Model, plan: Deployment, work: Workload) -> Timed | None:
+    """The roofline's step, or None where the device has no known compute rate."""
+    return step(model, plan, work, "roofline") if timeable(model, plan) else None
+
+
+def timeable(model: Model, plan: Deployment) -> bool:
+    """Whether the device has a compute rate for the weights' format and for 16 bits."""
+    return all(terms.compute_rate(plan.device, fmt).value is not None for fmt in (plan.weights, memory.compute_format(model)[0]))
 
 
 def check(method: str) -> None:
@@ -153,19 +174,6 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
         unmeasured = many.unmeasured
         words = many.words + ("" if shaped(plan, work) else ", others' prompts between the steps included: their shape is not given")
     return Timed(mid, mid.value * low, mid.value * high, words + rates.nearby(model, plan), parts, unmeasured)
-
-
-def beside(
-    model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure] | None, tpot_s: float, usd: float | None
-) -> dict[str, Any]:
-    """The expected time per token with its range, and price, in the keys of a table's row; `tpot_s` and `usd`: the ideal ones."""
-    found = step(model, plan, work, "expected", parts)
-    return {
-        "expected_tpot_s": found.mid_s,
-        "expected_tpot_low_s": found.low_s,
-        "expected_tpot_high_s": found.high_s,
-        "expected_usd_per_million_output_tokens": None if usd is None else usd * found.mid_s / tpot_s,
-    }
 
 
 def shaped(plan: Deployment, work: Workload) -> bool:
@@ -277,7 +285,7 @@ def ttft(
     """
     check(method)
     if method == "roofline":
-        if any(terms.compute_rate(plan.device, fmt).value is None for fmt in (plan.weights, memory.compute_format(model)[0])):
+        if not timeable(model, plan):
             return None
         parts = terms.prompt_operators(model, plan, prompt, cached)
         mid = roofline_time(parts, "ttft_s")

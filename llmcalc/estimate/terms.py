@@ -23,9 +23,8 @@ from llmcalc.plan import Deployment, Workload
 from llmcalc.units import rate as speed
 from llmcalc.units import seconds, size
 
-METHODS = ("napkin", "roofline")
 Bound = Literal["memory-weights", "memory-kv", "compute", "communication"]
-"""What a step waits for most."""
+METHODS = ("napkin", "roofline")
 FUSED = ("k_proj", "v_proj", "up_proj")  # run in one kernel with q_proj or gate_proj, which reads the input once
 
 
@@ -295,11 +294,11 @@ def bound(terms: dict[str, Figure], method: str = "napkin") -> Bound:
     value = {name: figure.value or 0 for name, figure in terms.items()}
     attention = value["attention_compute_s"] if method == "roofline" else 0
     shares: dict[Bound, float] = {"memory-weights": 0.0, "memory-kv": 0.0, "compute": 0.0, "communication": value["communication_s"]}
-    parts: tuple[tuple[Bound, float, float], ...] = (
+    pairs: tuple[tuple[Bound, float, float], ...] = (
         ("memory-weights", value["weight_read_s"], value["compute_s"]),
         ("memory-kv", value["kv_read_s"], attention),
     )
-    for memory_bound, read, math in parts:
+    for memory_bound, read, math in pairs:
         shares["compute" if math > read else memory_bound] += max(math, read)
     return max(shares, key=lambda name: shares[name])
 

@@ -62,7 +62,7 @@ def decoded(draw: Draw, scene: Scene, result: str, unit: str, **rest: Any) -> Qu
     )
 
 
-def decode_results(scene: Scene) -> dict[str, Any]:
+def decode_results(scene: Scene) -> decode.Decode:
     """What `decode` answers."""
     return decode.decode(scene.model, scene.plan, scene.work).results
 
