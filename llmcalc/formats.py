@@ -9,6 +9,7 @@ and are the bare blocks; the blocks of every tensor type stand in `gguf.TYPES`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from llmcalc.errors import UsageError, close_matches, printable
@@ -71,7 +72,22 @@ def _rows() -> list[Format]:
         )
         for name, bits in blocks.items()
     ]  # fmt: skip
-    return plain + gguf
+    return plain + gguf + _recipes()
+
+
+def _recipes() -> list[Format]:
+    """Files that are named for a recipe: Unsloth's dynamic GGUF types, by the published files of one model, and ik_llama.cpp's blocks."""
+    dynamic = {
+        "iq2_xxs": 8.57, "iq2_m": 10.2, "iq3_xxs": 11.5, "q2_k_xl": 11.2, "q3_k_xl": 14.4, "q4_k_xl": 17.6, "q5_k_xl": 20.2,
+        "q6_k_xl": 25.7, "q8_k_xl": 35.5,
+    }  # fmt: skip
+    params = 26.896e9  # of Qwen3.5-27B, whose files these are [GB]
+    source = "average of the published Qwen3.5-27B file (lmstudio-ai/lmstudio-bug-tracker#1594, 2026-03); other models differ by 10%"
+    blocks = {"iq2_k": 2.375, "iq2_ks": 2.1875, "iq3_k": 3.4375, "iq4_ks": 4.25, "iq4_k": 4.5, "iq5_k": 5.5, "iq6_k": 6.625}
+    return [
+        *(Format(f"ud_{name}", round(size * 8e9 / params, 2), whole_file=True, note=source) for name, size in dynamic.items()),
+        *(Format(name, bits, whole_file=True, note="ik_llama.cpp block") for name, bits in blocks.items()),
+    ]
 
 
 FORMATS: dict[str, Format] = {row.name: row for row in _rows()}
@@ -83,8 +99,28 @@ _CACHES = {
 _DTYPES = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float8_e4m3fn": "fp8"}
 _OTHER_NAMES = _DTYPES | {
     "f32": "fp32", "f16": "fp16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_dynamic": "fp8", "bnb_4bit": "nf4", "autoround": "int4",
-    "w4a16_awq": "awq", "bnb_8bit": "int8", "fp4": "nvfp4",
+    "w4a16_awq": "awq", "bnb_8bit": "int8", "fp4": "nvfp4", "hqq": "hqq_4bit", "4bit": "mlx_4bit", "8bit": "mlx_8bit",
 }  # fmt: skip
+_SIZED = (
+    # (what people write, the kind, bits of an element, a group's own bits, its size where none is said, words)
+    (re.compile(r"mlx_([2-8])_?bit(?:_(?:g|gs|group)?(\d+))?"), "mlx", 32, 64, "groups with a 16-bit scale and bias, MLX"),
+    (re.compile(r"hqq_([2-8])_?bit(?:_(?:g|gs|group)?(\d+))?"), "hqq", 32, 64, "groups with a 16-bit scale and zero, HQQ"),
+    (re.compile(r"autoround_([2-8])_?bit(?:_(?:g|gs|group)?(\d+))?"), "autoround", 16, 128, "groups with a 16-bit scale, AutoRound"),
+)
+_BPW = re.compile(r"(?:exl([23])_)?(\d(?:\.\d+)?)_?bpw(?:_(?:h|hb)\d)?")
+
+
+def _sized(plain: str) -> Format | None:
+    """A format whose name holds its numbers: `mlx_4bit`, `mlx_6bit_g32`, `exl3_4.0bpw`, `hqq_4bit_g64`."""
+    for pattern, kind, own, usual, note in _SIZED:
+        if found := pattern.fullmatch(plain):
+            group = int(found[2] or usual)
+            if group in (16, 32, 64, 128, 256):
+                name = f"{kind}_{found[1]}bit" + (f"_g{group}" if group != usual else "")
+                return Format(name, int(found[1]) + own / group, whole_file=True, note=f"groups of {group}: {note}")
+    if (found := _BPW.fullmatch(plain)) and 1 <= float(found[2]) <= 8:
+        return Format(plain, float(found[2]), whole_file=True, note="ExLlama: average bits of the layers; the head has 6")
+    return None
 
 
 def find(name: str, *, kv: bool = False) -> Format:
@@ -93,7 +129,7 @@ def find(name: str, *, kv: bool = False) -> Format:
     plain = _OTHER_NAMES.get(plain, plain)
     if kv and plain in _CACHES:
         return _CACHES[plain]
-    row = FORMATS.get(plain)
+    row = FORMATS.get(plain) or FORMATS.get(f"ud_{plain}") or FORMATS.get(plain.removesuffix("_r4")) or _sized(plain)
     if row is None:
         known = kv_names() if kv else list(FORMATS)
         near = close_matches(plain, known)

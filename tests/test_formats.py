@@ -1,0 +1,51 @@
+"""Formats as people name them, with bits from the files' own block sizes and published sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmcalc import api, formats
+from llmcalc.errors import UsageError
+from llmcalc.estimate import memory
+
+
+@pytest.mark.parametrize(
+    ("word", "bits"),
+    [
+        ("mlx-4bit", 4.5),  # groups of 64 with a 16-bit scale and bias
+        ("MLX_8bit", 8.5),
+        ("mlx-4bit-g32", 5.0),
+        ("4bit", 4.5),
+        ("exl3_4.0bpw", 4.0),
+        ("4.25bpw", 4.25),
+        ("hqq_4bit_g64", 4.5),
+        ("autoround", 4.125),
+        ("autoround-4bit-g128", 4.125),
+        ("iq4_k", 4.5),
+        ("iq2_k_r4", 2.375),
+    ],
+)
+def test_names_hold_their_bits(word: str, bits: float) -> None:
+    assert formats.find(word).bits == bits
+
+
+@pytest.mark.parametrize(
+    ("model", "word", "gigabytes"),
+    [
+        ("Qwen/Qwen3.5-27B", "UD-Q4_K_XL", 17.6),  # lmstudio-ai/lmstudio-bug-tracker#1594
+        ("Qwen/Qwen3.5-27B", "q8_k_xl", 35.5),
+        ("Qwen/Qwen3.6-35B-A3B", "UD-Q4_K_XL", 22.85),  # 21.28 GiB, joryirving/home-ops#9398
+    ],
+)
+def test_recipes_come_near_published_files(model: str, word: str, gigabytes: float) -> None:
+    loaded = api.load_model(model)
+    found = formats.find(word).bits * memory.language_params(loaded) / 8e9
+    assert found == pytest.approx(gigabytes, rel=0.05)
+
+
+@pytest.mark.parametrize("word", ["mlx-9bit", "mlx-4bit-g7", "9bpw", "0.1bpw", "q4_k_xxl", "bpw"])
+def test_other_names_get_the_nearest(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        formats.find(word)
+    assert caught.value.code == "unknown-format"
+    assert caught.value.hint
