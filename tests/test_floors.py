@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,14 @@ def floor(name: str) -> int:
     raise AssertionError(f"llmcalc.{name} has no floor: give it one in FLOORS")
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imports(path: Path) -> list[str]:
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -87,9 +93,8 @@ def modules_of(folder: Path) -> dict[str, set[str]]:
     rooms = {path.stem for path in folder.glob("*.py")}
     found: dict[str, set[str]] = {}
     for path in sorted(folder.glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         named: set[str] = set()
-        for node in ast.walk(tree):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module == package:
                 named |= {alias.name if alias.name in rooms else "__init__" for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package + "."):

@@ -1,6 +1,6 @@
 """Whatever is read, the outcome is a result or an LlmcalcError: soon, in little memory, in one printable line.
 
-Each check runs a few hundred examples here and 20,000 under `-m nightly`. The time is the process's own, the least of three
+Each check runs some fifty examples here and 20,000 under `-m nightly`. The time is the process's own, the least of three
 where it is long, and the memory that by which one example raises the peak: both are asked of the whole example.
 """
 
@@ -688,23 +688,23 @@ def line_check(args: list[str]) -> None:
 
 
 CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]], int]] = {
-    "configs": (config_check, lambda: changed(configs(), tuple(sorted(SHAPING))), 200),
-    "config files": (file_check, lambda: edited(config_texts(), [*CSV_WORDS, b'"model_type": ', b"NaN", b"Infinity", b"\\ud800", b"null", b"1" + b"0" * 400]), 200),
-    "quantisers": (block_check, lambda: st.tuples(st.integers(0, 10**6), changed([block for _, block in blocks()])), 80),
-    "profiles": (profile_check, lambda: edited(profiles(), YAML_WORDS), 200),
-    "profile values": (profile_object_check, lambda: changed(profile_objects()), 200),
-    "traffic files": (traffic_check, lambda: edited(TRAFFIC, YAML_WORDS), 200),
-    "traces": (trace_check, lambda: tables(TRACES), 300),
-    "load tests": (measured_check, lambda: tables(MEASURED), 200),
-    "gguf": (gguf_check, gguf_files, 300),
-    "safetensors": (safetensors_check, safetensors_files, 200),
-    "safetensors index": (index_check, lambda: changed([INDEX]), 100),
-    "quantities": (quantity_check, lambda: phrases, 300),
-    "devices": (device_check, lambda: device_words, 200),
-    "references": (reference_check, lambda: reference_words, 200),
-    "answers": (answer_check, lambda: answer_words, 200),
-    "quiz state": (state_check, lambda: changed(STATE), 100),
-    "command lines": (line_check, command_lines, 60),
+    "configs": (config_check, lambda: changed(configs(), tuple(sorted(SHAPING))), 50),
+    "config files": (file_check, lambda: edited(config_texts(), [*CSV_WORDS, b'"model_type": ', b"NaN", b"Infinity", b"\\ud800", b"null", b"1" + b"0" * 400]), 50),
+    "quantisers": (block_check, lambda: st.tuples(st.integers(0, 10**6), changed([block for _, block in blocks()])), 20),
+    "profiles": (profile_check, lambda: edited(profiles(), YAML_WORDS), 50),
+    "profile values": (profile_object_check, lambda: changed(profile_objects()), 50),
+    "traffic files": (traffic_check, lambda: edited(TRAFFIC, YAML_WORDS), 50),
+    "traces": (trace_check, lambda: tables(TRACES), 80),
+    "load tests": (measured_check, lambda: tables(MEASURED), 50),
+    "gguf": (gguf_check, gguf_files, 80),
+    "safetensors": (safetensors_check, safetensors_files, 50),
+    "safetensors index": (index_check, lambda: changed([INDEX]), 40),
+    "quantities": (quantity_check, lambda: phrases, 80),
+    "devices": (device_check, lambda: device_words, 50),
+    "references": (reference_check, lambda: reference_words, 50),
+    "answers": (answer_check, lambda: answer_words, 50),
+    "quiz state": (state_check, lambda: changed(STATE), 40),
+    "command lines": (line_check, command_lines, 15),
 }  # fmt: skip
 
 

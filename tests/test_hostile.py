@@ -130,7 +130,10 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+FEW = ("json: keys", "yaml: aliases", "table: columns", "safetensors: keys")
+
+
+@pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.nightly) for name in BOMBS])
 def test_a_bomb_is_refused_soon_and_in_little_memory(name: str, tmp_path: Path) -> None:
     """256 MiB of the whole process; about a second of its own time (three here, since machines differ)."""
     kind, ending, content, code = BOMBS[name]
@@ -352,28 +355,34 @@ def outcome(args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: py
         assert err.count("\n") <= 2 or "Warning" in err, (args, err)
 
 
+@pytest.mark.parametrize("words", [1, pytest.param(len(ODD), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("command", BASES)
-def test_no_option_takes_a_word_amiss(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five words of the list for each option, other ones for each; all of them are a matter of minutes."""
+def test_no_option_takes_a_word_amiss(
+    command: str, words: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One word of the list for each option, another one for each; all of them in the nightly part."""
     base = shlex.split(BASES[command]) + (["-n", "20"] if command == "simulate" else [])
     turn = sorted(BASES).index(command)
     for name, takes in test_fuzz.options(command):
         if name not in SKIPPED:
-            for _ in range(5 if takes else 1):
+            for _ in range(words if takes else 1):
                 turn += 7  # 33 words: each comes up in turn
                 outcome([*base, name, ODD[turn % len(ODD)]] if takes else [*base, name], capsys, monkeypatch)
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("ending", ["json", "yaml", "csv", "jsonl", "gguf", "safetensors"])
-def test_no_file_is_taken_amiss(ending: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, content in ODD_FILES.items():
+def test_no_file_is_taken_amiss(ending: str, every: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fourth pair of a file and a command here, all of them in the nightly part."""
+    for turn, (name, content) in enumerate(ODD_FILES.items()):
         path = Path(f"{name}.{ending}")
         path.write_bytes(content)
-        for line in (
+        lines = (
             "kv -m ./{}", "fit -m Qwen/Qwen3-8B -d ./{}", "hardware check ./{}", "hardware show ./{}", "models check ./{}", "models show ./{}",
             "simulate -m Qwen/Qwen3-8B -d l4 --trace ./{}", "simulate -m Qwen/Qwen3-8B -d l4 --traffic ./{}", "plan -m Qwen/Qwen3-8B -d l4 --trace ./{}",
             "plan -m Qwen/Qwen3-8B -d l4 --rate 1 --prompt 9 --output-tokens 9 --measured ./{}", "weights -m ./{} --from-files",
-        ):  # fmt: skip
+        )  # fmt: skip
+        for line in lines[turn % every :: every]:
             outcome(shlex.split(line.format(path)), capsys, monkeypatch)
 
 

@@ -226,7 +226,10 @@ def test_a_page_is_one_file_and_cannot_be_broken_out_of(tmp_path: Path) -> None:
 
     hostile = "</script><script>alert(1)</script>"
     chart = Chart(hostile, Axis("x", "x"), Axis("y", "y"), (Series(hostile, ({"x": 1, "y": 2, "n": hostile},)),), (Mark(hostile, 1, 2),))
-    report = Report(command="x", title=hostile, columns=(Column("n", "n"),), rows=({"n": hostile},), chart=chart)
+    report = Report(
+        command="x", title=hostile, columns=(Column("n", "n"),), rows=({"n": hostile},), warnings=(f"awarning {hostile}",), chart=chart
+    )
     text = page.render(report)
+    assert "<p>warning: awarning &lt;/script" in text
     assert "<script>alert" not in text
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", text)

@@ -109,6 +109,17 @@ def test_a_checkpoint_is_counted_as_it_ships(capsys: pytest.CaptureFixture[str])
     assert any("as it ships" in text for text in found["assumptions"])
 
 
+def test_the_fastest_is_one_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    """550 sequences of 256 tokens, 18.5 GB of cache in 24: past the critical batch fp8 multiplies twice as fast, but has no room."""
+    args = ("-m", "meta-llama/Meta-Llama-3-8B", "-d", "rtx-4090", "-c", "256", "-b", "550", "--weights", "fp8,int4", "--kv-dtype", "bf16")
+    found = run(capsys, *args)
+    fp8, int4 = found["rows"]
+    assert (fp8["fits"], int4["fits"]) == (False, True) and fp8["tokens_per_s"] > int4["tokens_per_s"]
+    assert found["results"]["fastest"] == "int4 · bf16 KV"
+    assert fp8["tokens_per_s_at_max_batch"] > int4["tokens_per_s_at_max_batch"]
+    assert found["results"]["most_tokens_per_s"] == "fp8 · bf16 KV"
+
+
 def test_quality_is_said_not_to_be_modelled(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["quant", "-m", "meta-llama/Meta-Llama-3-8B", "-d", "h100-sxm", "--offline"]) == 0
     assert "quality is not modelled" in capsys.readouterr().out

@@ -294,6 +294,32 @@ def test_a_patient_sitting_asks_again() -> None:
     assert [each.verdict.grade for each in session.results] == ["exact", "skipped", "exact"]
 
 
+def test_the_worst_of_two_answers_to_one_template_counts() -> None:
+    """Right after wrong or wrong after right: it comes back."""
+    question = made("napkin_1_token")
+    for lines in (["1 GB", "160 KiB"], ["160 KiB", "1 GB"]):
+        answers = iter(lines)
+        session = Session("en", lambda _, answers=answers: next(answers, None), lambda *_: None, lambda _: [], time.monotonic)
+        session.run([question, question], 2)
+        assert session.credits() == {"napkin_1_token": 0.0}
+
+
+def test_no_scene_is_longer_than_its_model() -> None:
+    draw = Draw(Source("1"), "en", quiz.bank()["kv_token"])
+    for _ in range(20):
+        assert draw.scene(("meta-llama/Meta-Llama-3-8B",), ("h100-sxm",), contexts=(8192, 16384, 32768)).ctx == 8192
+
+
+def test_the_forgotten_reserve_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the 6 GB that were to stay free, (memory less weights) / cache would fit."""
+    question = made("batch_largest")
+    assert main([*question.command, "--json"]) == 0
+    r = json.loads(capsys.readouterr().out)["results"]
+    wrong = (r["memory_bytes"] - r["weight_bytes"]) // r["kv_bytes_per_sequence"]
+    assert r["reserve_bytes"] == 6e9 and question.answer == r["max_batch"] < wrong
+    assert TEXTS["slip.no_reserve"][0] in dict(question.slips)[wrong]
+
+
 def test_late_answers_count_half() -> None:
     session, text = sitting(["160 KiB", "71"], pace=61, limit_s=60.0)
     assert [each.verdict.credit for each in session.results] == [0.5, 0.5]

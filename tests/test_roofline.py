@@ -8,7 +8,7 @@ import pytest
 from shapes import bundled, plan
 
 from llmcalc import model
-from llmcalc.estimate import decode, layout, memory, roofline, step, talk, terms
+from llmcalc.estimate import cost, decode, layout, memory, roofline, step, talk, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Workload
@@ -174,6 +174,33 @@ def test_quantised_weights_leave_the_head_at_16_bits() -> None:
     norms = 65 * 4096
     expected = matrices * 4.15625 / 8 + (128256 * 4096 + norms) * 2
     assert figures_of(LLAMA, 1, 1, "roofline", weights="awq")["weight_read_s"] == pytest.approx(expected / 3.35e12, rel=1e-9)
+
+
+def test_quantised_weights_leave_routers_at_16_bits() -> None:
+    """Qwen3-30B-A3B in fp8: 48 routers of 128 x 2,048 stay at 2 B, beside the head and the norms (llm-compressor ignores gates)."""
+    found = bundled(MOE)
+    fp8 = plan(found, weights="fp8")
+    wide = {
+        w.part for i, (_, w) in enumerate(model.weights(found)) if terms.weight_bits(found, fp8, i, w, False).bits == 16 and w.columns > 1
+    }
+    assert wide == {"router", "head"}
+
+
+def test_a_drafting_layer_shares_the_tables_of_its_model() -> None:
+    """DeepSeek-V3's card: 11.5B parameters of the prediction module are its own, beside 0.9B of embedding and 0.9B of head that it shares."""
+    found = bundled(LATENT)
+    own = layout.draft_weight_bytes(found, plan(found, weights="bf16")).value / 2
+    assert own == pytest.approx(11.5e9, rel=0.01)
+
+
+def test_a_prompt_on_several_groups_costs_each_its_share() -> None:
+    """Eight data-parallel groups read eight prompts in the time of one: a token of them costs an eighth of the eight devices' time."""
+    found = bundled(LATENT)
+    dealt = plan(found, "h200-sxm", ep=8, usd_per_device_hour=2.0)
+    r = cost.cost(found, dealt, Workload(4096, 8, 2048)).results
+    read = step.prompt_time(terms.prompt_terms(found, dealt, 2048)).value
+    assert dealt.dp == 8
+    assert r["usd_per_million_input_tokens"] == pytest.approx(8 * 2.0 / 3600 * read / (8 * 2048) * 1e6, rel=1e-12)
 
 
 def test_an_encoder_is_held_but_not_read() -> None:

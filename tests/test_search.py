@@ -81,6 +81,8 @@ SPACES = {
         (1, 2),
         ctx=131072,
     ),
+    # Of these the cheap one holds three sequences: at seven it would be cheaper still.
+    "small": space_of(LLAMA, {"h100-sxm": 1.0, "h200-sxm": 4.04}, ctx=131072),
     "mixture": space_of(
         "Qwen--Qwen3-30B-A3B", {"h100-sxm": 2.95, "mi300x": 1.55, "l40s": 0.9, "tpu-v5e": 0.6}, "bf16 w8a8", "bf16", (1, 4), ctx=131072
     ),
@@ -187,6 +189,39 @@ def test_beyond_256_the_batch_that_a_limit_allows_is_exact() -> None:
     assert found.chosen[2].batch == 269
     assert 269 not in search.batches(952)
     assert found.racks[0].most.tolist() == [952]  # (80e9 - 16.06e9) / (131,072 x 512 B) = 952.8
+
+
+def test_a_number_that_was_asked_for_may_exceed_a_node() -> None:
+    h100 = hardware.load("h100-sxm")
+    space = space_of(LLAMA, {"h100-sxm": 3.0})
+    assert search.obstacle(space, search.candidate(h100, (16,)), F["bf16"], 16) == "a node has 8 devices, not 16"
+    assert search.obstacle(space, search.candidate(h100, (16,), exact=True), F["bf16"], 16) is None
+
+
+def test_of_equal_prices_the_faster_whichever_comes_first() -> None:
+    """Within 10 ms one H100 has one sequence of 128k, two have two in less time: at the same price per token they are the better choice."""
+    alone, limits = space_of(LLAMA, {"h100-sxm": 1.0}, ctx=131072), Limits(tpot_s=0.010)
+    each = [replace(alone, candidates=(replace(alone.candidates[0], counts=(tp,)),)) for tp in (1, 2)]
+    one, two = (search.sweep(space, limits=limits).chosen for space in each)
+    assert one is not None and two is not None and two[1] < one[1]
+    even = replace(alone.candidates[0], counts=(2,), usd_per_hour=one[0] / two[0])
+    found = search.sweep(replace(alone, candidates=(alone.candidates[0], even)), limits=limits)
+    assert [rack.plan.tp for rack in found.racks] == [1, 2] and found.chosen is not None
+    assert found.chosen[0] == pytest.approx(one[0], rel=1e-12) and found.chosen[1] == two[1]
+
+
+def test_a_prompt_of_unknown_time_misses_every_limit() -> None:
+    space = space_of(LLAMA, {"h100-sxm": 3.0})
+    blind = replace(space.candidates[0], device=replace(space.candidates[0].device, compute={}))
+    found = search.sweep(replace(space, candidates=(blind,)), limits=Limits(ttft_s=60.0))
+    assert found.evaluated == 59 and found.chosen is None
+    assert found.front.x.size == 0
+
+
+def test_of_counts_that_all_fail_the_first_is_told() -> None:
+    """141 GB of weights: neither one nor two cards of 24 GB hold them."""
+    (row,) = search.compare(space_of("meta-llama--Llama-3.1-70B-Instruct", {"rtx-4090": 0.4}, tps=(1, 2)), 1, None)
+    assert row["fits"] is False and row["count"] == 1
 
 
 def test_past_the_critical_batch_the_front_ends() -> None:

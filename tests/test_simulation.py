@@ -71,7 +71,9 @@ def test_quantiles_of_a_stream() -> None:
 # ---- queueing theory ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("load", "p95"), [(0.5, 0.610), (0.7, 1.02), (0.8, 1.51)])
+@pytest.mark.parametrize(
+    ("load", "p95"), [(0.7, 1.02), *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((0.5, 0.610), (0.8, 1.51)))]
+)
 def test_uniform_prompts_are_an_m_d_1_queue(load: float, p95: float) -> None:
     """Prompts of 0.2 s, one answer token: TTFT is Pollaczek and Khinchine's, and its p95 the theory's."""
     traffic = Traffic(load / 0.2, (Kind(1000, 1),))
@@ -83,7 +85,7 @@ def test_uniform_prompts_are_an_m_d_1_queue(load: float, p95: float) -> None:
     assert found.utilization == pytest.approx(load, rel=0.01)
 
 
-@pytest.mark.parametrize(("servers", "offered"), [(2, 1.2), (4, 3), (8, 6)])
+@pytest.mark.parametrize(("servers", "offered"), [(4, 3), *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((2, 1.2), (8, 6)))])
 def test_slots_are_the_servers_of_an_m_m_c_queue(servers: int, offered: float) -> None:
     """`servers` sequences at a time, answers of exponential length, steps of a constant time: Erlang's waiting time."""
     mean = 2000
@@ -307,21 +309,20 @@ def test_rates_are_the_estimators() -> None:
             assert rates.prompt_s(prompt, cached, 0) == pytest.approx(alone, rel=2e-3)
 
 
-WORKLOADS = 10  # of each seed
 DENSE = (("meta-llama/Meta-Llama-3-8B", "h100-sxm"), ("Qwen/Qwen3-32B", "h200-sxm"))
 MIXTURES = (("Qwen/Qwen3-30B-A3B", "h100-sxm"), ("openai/gpt-oss-20b", "h100-sxm"), ("mistralai/Mixtral-8x7B-Instruct-v0.1", "h200-sxm"))
 
 
 @pytest.mark.parametrize("models", [DENSE, MIXTURES])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 4))])
-def test_random_workloads(models: tuple[tuple[str, str], ...], seed: int) -> None:
+@pytest.mark.parametrize(("seed", "workloads"), [(0, 3), *(pytest.param(seed, 10, marks=pytest.mark.nightly) for seed in range(4))])
+def test_random_workloads(models: tuple[tuple[str, str], ...], seed: int, workloads: int) -> None:
     """Closed form and simulation within 5% on TPOT and throughput, at loads up to 0.7; all but one of ten, and none beyond 8%.
 
     Models, lengths and chunks at random. 20,000 requests leave a TPOT of long prompts and few sequences uncertain by some 2%.
     """
     chance = random.Random(seed)
     beyond = 0
-    for number in range(WORKLOADS):
+    for number in range(workloads):
         name, device = chance.choice(models)
         model = bundled(name)
         rates = serving.rates(model, plan(model, device))

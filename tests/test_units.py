@@ -87,6 +87,7 @@ def test_times_and_money() -> None:
     assert units.seconds(0.0051) == "5.10 ms"
     assert units.seconds(13e-6) == "13 µs"
     assert units.seconds(1.5) == "1.50 s"
+    assert units.seconds(7199) == "7,199 s" and units.seconds(7200) == "2 h"
     assert units.usd(0.39) == "$0.39"
     assert units.usd(0.00123) == "$0.00123"
     assert units.usd(0.013528) == "$0.0135" and units.usd(0.0996) == "$0.10"  # "$0.01" would be a quarter off

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -13,6 +13,8 @@ from llmcalc import accuracy as estimator
 from llmcalc import hardware as devices
 from llmcalc import present, sources
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.estimate import rates
 from llmcalc.present import Axis, Chart, Column, Fact, Report, Series
@@ -68,21 +70,20 @@ ROWS = (
 )
 
 
-def accuracy(
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="Only rows of this model.")] = None,
-    hardware: Annotated[
-        str | None, typer.Option("--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Only rows of this device.")
-    ] = None,
-    rows: Annotated[str | None, typer.Option("--rows", metavar="FILE", help="Your own rows instead, as in measurements/*.yaml.")] = None,
-    each: Annotated[bool, typer.Option("--each", help="Row by row. [default: with --model, --hardware or --rows]")] = False,
-    worst: Annotated[str, typer.Option("--worst", metavar="N", help="Name the rows that are furthest off.")] = "3",
-    plot: Annotated[bool, typer.Option("--plot", help="Draw expected against measured.")] = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class About(o.Group):
+    """Which measured rows."""
+
+    model = o.option(None, "--model", "-m", metavar="MODEL", help="Only rows of this model.")
+    hardware = o.option(None, "--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Only rows of this device.")
+    rows = o.option(None, "--rows", metavar="FILE", help="Your own rows instead, as in measurements/*.yaml.")
+    each = o.switch("--each", help="Row by row. [default: with --model, --hardware or --rows]")
+    worst = o.option("3", "--worst", metavar="N", read=parse.counting(least=0, most=1000), help="Name the rows that are furthest off.")
+    plot = o.switch("--plot", help="Draw expected against measured.")
+
+
+def accuracy(about: About, out: o.File) -> None:
     """How far the expected times are off public measurements of models that the fit had not seen."""
-    number = c.whole_number(worst, "worst", least=0, most=1000)
+    number, model, hardware, rows, each = about.worst, about.model, about.hardware, about.rows, about.each
     everything = estimator.read(Path(os.path.expanduser(rows))) if rows else estimator.bundled()
     chosen = estimator.nearby(_model_id(model), devices.load(hardware).id if hardware else None, everything)
     if not chosen:
@@ -136,9 +137,9 @@ def accuracy(
         rows=tuple(_row(one) for one in found) if listed else tuple(_class(one) for one in estimator.table(found)),
         remarks=tuple(_words(one) for one in off),
         rows_first=True,
-        chart=_chart(found) if plot or present.format_of(format, output) in present.PICTURES else None,
+        chart=_chart(found) if about.plot or out.chosen() in present.PICTURES else None,
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def _model_id(reference: str | None) -> str | None:
@@ -237,4 +238,4 @@ def _chart(found: list[estimator.Point]) -> Chart:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("accuracy", epilog=EXAMPLES)(accuracy)
+    app.command("accuracy", epilog=EXAMPLES)(o.command(accuracy, ()))

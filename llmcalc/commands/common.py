@@ -415,7 +415,7 @@ def context(model: Model, given: int | str | None, *, at_most: int | None = None
     return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
 
 
-def say(report: present.Report, out: File) -> None:
+def say(report: present.Report, out: File, *, check: bool = False) -> None:
     """Render and write as the options ask. --explain has a use where figures carry a derivation, --check where there is a verdict."""
     emit(
         report,
@@ -423,7 +423,7 @@ def say(report: present.Report, out: File) -> None:
         json=out.json,
         output=out.output,
         explain=bool(report.figures) and getattr(out, "explain", False),
-        check=report.verdict is not None and getattr(out, "check", False),
+        check=check or (report.verdict is not None and getattr(out, "check", False)),
     )
 
 

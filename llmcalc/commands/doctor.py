@@ -14,6 +14,7 @@ import typer
 import llmcalc
 from llmcalc import data
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import LlmcalcError
 from llmcalc.present import Column, Fact, Report
 
@@ -27,11 +28,7 @@ Examples:
 PACKAGES = ("typer", "rich", "pydantic", "PyYAML", "huggingface-hub", "numpy", "plotille", "altair", "nvidia-ml-py")
 
 
-def doctor(
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+def doctor(out: o.File) -> None:
     """What is installed, where files are read and written, and how old the bundled data is."""
     versions = [_row("system", "Python", platform.python_version()), _row("system", "platform", platform.platform(terse=True))]
     rows = [*versions, *_packages(), *_paths(), *_hub(), *_terminal()]
@@ -51,7 +48,7 @@ def doctor(
         warnings=tuple(warnings),
         absent=(("local_device", "no profile matches a device of this machine"), ("", "nothing of it is bundled")),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def _row(about: str, what: str, value: str, note: str = "") -> dict[str, str]:
@@ -149,4 +146,4 @@ def _local() -> tuple[Fact, ...]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("doctor", epilog=EXAMPLES)(doctor)
+    app.command("doctor", epilog=EXAMPLES)(o.command(doctor, ()))

@@ -8,6 +8,7 @@ import typer
 
 from llmcalc.answers import Answer, answer, field
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.present import Report, columns, facts
 
 
@@ -65,10 +66,8 @@ Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only devic
 
 
 def list_devices(
+    out: o.File,
     text: Filter = None,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
 ) -> None:
     """Every known device: memory, bandwidth, dense compute, power and price."""
     from llmcalc import hardware as devices
@@ -99,16 +98,14 @@ def list_devices(
         assumptions=("compute is dense (no sparsity); prices are medians of what is recorded: hardware show ID names providers and dates",),
         absent=(("", "null where no source gives it"),),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def show(
     device: Annotated[
         str, typer.Argument(metavar="DEVICE", autocompletion=c.completion.devices, help="Id, alias, driver's name or YAML file.")
     ],
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
+    out: o.File,
 ) -> None:
     """One device: every value with its source and date."""
     from llmcalc import hardware as devices
@@ -149,7 +146,7 @@ def show(
         rows_first=True,
         absent=(("", "no source gives it"),),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def _in_words(label: str, value: float, unit: str) -> str:
@@ -164,9 +161,7 @@ def _in_words(label: str, value: float, unit: str) -> str:
 
 def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML profiles.")],
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
+    out: o.File,
 ) -> None:
     """Whether profiles satisfy the schema and make sense. Exit 3 where one does not."""
     from llmcalc import hardware as devices
@@ -183,13 +178,13 @@ def check(
         rows=tuple(rows),
         verdict=all(row.ok for row in rows),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False, check=True)
+    c.say(report, out, check=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(no_args_is_help=True, help="Device profiles: list, show, check.", rich_markup_mode=None)
-    group.command("list")(list_devices)
-    group.command("show")(show)
-    group.command("check")(check)
+    group.command("list")(o.command(list_devices, ()))
+    group.command("show")(o.command(show, ()))
+    group.command("check")(o.command(check, ()))
     app.add_typer(group, name="hardware")

@@ -11,6 +11,7 @@ from llmcalc import sources
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model, runs
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory
 from llmcalc.present import Report, columns, facts
@@ -74,11 +75,15 @@ Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids t
 Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=c.completion.models, help="A bundled id, a Hub id, a file or -.")]
 
 
+class Offline(o.Group):
+    """Whether the Hub may be asked."""
+
+    offline = o.Whence.offline
+
+
 def list_models(
+    out: o.File,
     text: Filter = None,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
 ) -> None:
     """Every bundled model with its size, its cache per token and its longest context."""
     rows = []
@@ -104,20 +109,16 @@ def list_models(
         rows=tuple(rows),
         inputs={"filter": text},
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def show(
     model: Reference,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
+    whence: o.Whence,
+    out: o.File,
 ) -> None:
     """The architecture of one model, group by group, with the source of its config."""
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
+    found = c.load(model, revision=whence.revision, offline=whence.offline, refresh=whence.refresh)
     stack = found.stack
     kinds = runs("+".join(m.kind for m in layer.mixers) or "none" for layer in stack.layers)
     pattern = " ".join(f"{count}×{kind}" for kind, count in kinds[:40]) + (" …" if len(kinds) > 40 else "")
@@ -160,28 +161,26 @@ def show(
         rows=tuple(rows),
         warnings=found.notes,
     )
-    c.emit(report, format=format, json=json, output=output, explain=False)
+    c.say(report, out)
 
 
 def check(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", autocompletion=c.completion.models, help="config.json files, folders or ids.")
     ],
-    offline: c.OfflineOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
+    whence: Offline,
+    out: o.File,
 ) -> None:
     """Whether configs can be read and agree with a published parameter count, and bundled ones with the Hub's of today.
 
     Exit 3 where one does not.
     """
     rows = []
-    asks = not offline
+    asks = not whence.offline
     for name in files:
         row = Checked(model=name)
         try:
-            found = c.load(name, offline=offline)
+            found = c.load(name, offline=whence.offline)
             row = replace(row, architecture=found.model_type, params=memory.language_params(found))
             published = found.facts.get("published_params")
             counts = memory.published_counts(found)
@@ -204,7 +203,7 @@ def check(
         rows=tuple(rows),
         verdict=all(row.ok for row in rows),
     )
-    c.emit(report, format=format, json=json, output=output, explain=False, check=True)
+    c.say(report, out, check=True)
 
 
 NO_NETWORK = "not asked"
@@ -230,7 +229,7 @@ def _hub_now(bundled: Model) -> tuple[str, str]:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(no_args_is_help=True, help="Bundled models: list, show, check.", rich_markup_mode=None)
-    group.command("list")(list_models)
-    group.command("show")(show)
-    group.command("check")(check)
+    group.command("list")(o.command(list_models, ()))
+    group.command("show")(o.command(show, ()))
+    group.command("check")(o.command(check, ()))
     app.add_typer(group, name="models")

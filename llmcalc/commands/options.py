@@ -15,8 +15,9 @@ from typing import Annotated, Any, Generic, TypeVar, overload
 
 import typer
 
-from llmcalc import units
+from llmcalc import present, units
 from llmcalc.commands import completion, parse
+from llmcalc.errors import UsageError
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -131,7 +132,15 @@ class Group:
         return [one.title for name, one in self.options().items() if name not in self.read and one.given(self.words[name])]
 
 
-class ModelChoice(Group):
+class Whence(Group):
+    """Where a model's config comes from."""
+
+    revision = option(None, "--revision", metavar="REV", help="Branch, tag or commit on the Hub.")
+    offline = switch("--offline", help="Never touch the network.")
+    refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
+
+
+class ModelChoice(Whence):
     """Which model."""
 
     model = option(
@@ -142,9 +151,6 @@ class ModelChoice(Group):
         autocompletion=completion.models,
         help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
     )
-    revision = option(None, "--revision", metavar="REV", help="Branch, tag or commit on the Hub.")
-    offline = switch("--offline", help="Never touch the network.")
-    refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
 
 
 class Layout(Group):
@@ -364,6 +370,12 @@ class File(Group):
     )
     json = switch("--json", help="Same as --format json.")
     output = option(None, "--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")
+
+    def chosen(self) -> present.Format:
+        """The format. Errors: bad-value, unknown-output-format."""
+        if self.json and self.format not in ("table", "json"):
+            raise UsageError("bad-value", f"--json and --format {self.format} contradict each other", "give one of them")
+        return present.format_of("json" if self.json else self.format, self.output)
 
 
 class Output(File):

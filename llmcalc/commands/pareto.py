@@ -100,7 +100,7 @@ def pareto(
     from llmcalc import search
 
     place.check("pareto")
-    chosen_format = present.format_of("json" if out.json else out.format, out.output)
+    chosen_format = out.chosen()
     method, explain, tp = by.method, out.explain, place.tp
     found = c.chosen(which)
     tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)

@@ -7,13 +7,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from llmcalc import present, quiz, units
+from llmcalc import quiz
 from llmcalc.commands import common as c
-from llmcalc.commands import spoken
+from llmcalc.commands import options as o
+from llmcalc.commands import parse, spoken
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
 from llmcalc.present import Column, Fact, Report
@@ -59,39 +60,41 @@ COLUMNS = tuple(
 )
 
 
-def quiz_command(
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="One topic or several, with commas.")] = None,
-    level: Annotated[str | None, typer.Option("--level", metavar="1-3", help="1: one step; 2: a few; 3: judgement.")] = None,
-    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of questions.")] = "5",
-    seed: Annotated[
-        str | None, typer.Option("--seed", metavar="N", help="The same seed asks the same questions. [default: by chance]")
-    ] = None,
-    timer: Annotated[
-        str | None, typer.Option("--timer", metavar="TIME", help="Time for one answer, such as 90s; late ones get half the credit.")
-    ] = None,
-    review: Annotated[bool, typer.Option("--review", help="Begin with questions that were missed before.")] = False,
-    lang: Annotated[str, typer.Option("--lang", metavar="LANGUAGE", help="en or ru.")] = "en",
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-) -> None:
+class Asking(o.Group):
+    """Which questions, and how they are asked."""
+
+    topic = o.option(None, "--topic", metavar="TOPIC", help="One topic or several, with commas.")
+    level = o.option(None, "--level", metavar="1-3", read=parse.counting(most=max(LEVELS)), help="1: one step; 2: a few; 3: judgement.")
+    count = o.option("5", "--count", "-n", metavar="N", read=parse.counting(most=10_000), help="Number of questions.")
+    seed = o.option(
+        None,
+        "--seed",
+        metavar="N",
+        read=parse.counting(least=0, most=2**63),
+        help="The same seed asks the same questions. [default: by chance]",
+    )
+    timer = o.option(
+        None, "--timer", metavar="TIME", read=parse.quantity("s"), help="Time for one answer, such as 90s; late ones get half the credit."
+    )
+    review = o.switch("--review", help="Begin with questions that were missed before.")
+    lang = o.option("en", "--lang", metavar="LANGUAGE", help="en or ru.")
+
+
+def quiz_command(asking: Asking, out: o.File) -> None:
     """Napkin problems with real models and devices, marked by order of magnitude and explained by the estimates themselves."""
+    lang = asking.lang
     if lang not in LANGUAGES:
         near = close_matches(lang, LANGUAGES)
         raise UsageError(
             "bad-value", f"{printable(lang, 40)!r} is not a language of the quiz", f"did you mean {near[0]}?" if near else "use en or ru"
         )
-    number = c.whole_number(count, "count", most=10_000)
-    grade = None if level is None else c.whole_number(level, "level", most=max(LEVELS))
-    chosen_seed = _chance() if seed is None else c.whole_number(seed, "seed", least=0, most=2**63)
-    limit = None if timer is None else units.quantity(timer, "s")
+    number, grade, limit, topic = asking.count, asking.level, asking.timer, asking.topic
+    chosen_seed = _chance() if asking.seed is None else asking.seed
     if limit == 0:
         raise UsageError("bad-value", "timer 0 leaves no time for an answer", "write it like --timer 90s")
-    first, warnings = _missed(topic, grade) if review else ((), [])
+    first, warnings = _missed(topic, grade) if asking.review else ((), [])
     asked = quiz.questions(chosen_seed, number, topic=topic, level=grade, language=lang, first=first)
-    if json and format not in ("table", "json"):
-        raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
-    chosen = present.format_of("json" if json else format, output)
+    chosen, output = out.chosen(), out.output
     inputs = {"seed": chosen_seed, "count": number, "topic": topic, "level": grade, "lang": lang}
     if chosen == "table":
         if output is not None:
@@ -104,7 +107,7 @@ def quiz_command(
         text = worksheet(found, inputs)
         c.write(text) if output is None else c.save(text, output)
         return
-    c.emit(report(found, inputs, tuple(warnings), flat=chosen != "json"), format=format, json=json, output=output, explain=False)
+    c.say(report(found, inputs, tuple(warnings), flat=chosen != "json"), out)
 
 
 def _chance() -> int:
@@ -275,4 +278,4 @@ def worksheet(found: list[Question], inputs: dict[str, Any]) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("quiz", epilog=EXAMPLES)(quiz_command)
+    app.command("quiz", epilog=EXAMPLES)(o.command(quiz_command, ()))

@@ -35,7 +35,7 @@ class Step(Answer):
     share_of_peak: float = field("of peak", "percent", rank=1, bar=True)
     roof_flops_per_s: float = field("roof", "FLOP/s", rank=4)
     time_s: float = field("time", "s", rank=3)
-    bound: str = field("bound", rank=5)
+    bound: terms.Bound = field("bound", rank=5)
 
 
 def rates(plan: Deployment) -> tuple[Figure, Figure]:
@@ -91,7 +91,14 @@ def roofline(
 
 
 def _row(
-    phase: Literal["decode", "prefill"], batch: int, tokens: int, flops: float, intensity: float, spent: float, bound: str, plan: Deployment
+    phase: Literal["decode", "prefill"],
+    batch: int,
+    tokens: int,
+    flops: float,
+    intensity: float,
+    spent: float,
+    bound: terms.Bound,
+    plan: Deployment,
 ) -> Step:
     reached = time.reached_flops_per_s(flops, spent)
     return Step(
