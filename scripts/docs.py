@@ -350,7 +350,7 @@ EXAMPLES = (
 def said(command: str) -> Report:
     """What a command hands to the output."""
     caught: list[Report] = []
-    with terminal(), mock.patch("llmcalc.commands.common.emit", lambda report, **_: caught.append(report)):
+    with terminal(), mock.patch("llmcalc.commands.common.say", lambda report, *_, **__: caught.append(report)):
         status = main([*shlex.split(command), *(["--json"] if command.startswith("quiz") else [])])
     assert caught, f"llmcalc {command} ended with {status} and says nothing"
     return caught[0]

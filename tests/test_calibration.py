@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy
 import pytest
 
 from llmcalc import accuracy, engines, hardware
-from llmcalc.commands import common
+from llmcalc.commands import common, options
 from llmcalc.estimate import prefill, rates, step
 from llmcalc.formulas import expected as f
 from llmcalc.plan import Deployment, Workload
@@ -17,8 +16,8 @@ from llmcalc.plan import Deployment, Workload
 LLAMA = "meta-llama/Meta-Llama-3-8B"
 
 
-def plan(device: str, model: str = LLAMA, **given: Any) -> Deployment:
-    return common.deployment(common.load(model), device, **given)
+def plan(device: str, model: str = LLAMA) -> Deployment:
+    return common.placed(common.load(model), options.Placement(hardware=device))
 
 
 def every_set() -> list[tuple[str, dict[str, float]]]:

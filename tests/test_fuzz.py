@@ -30,7 +30,7 @@ from hypothesis.strategies import SearchStrategy
 
 from llmcalc import api, checkpoint, data, engines, formats, gguf, hardware, hardware_profile, model, safetensors, sources, traffic, units
 from llmcalc.cli import main
-from llmcalc.commands import COMMANDS, common
+from llmcalc.commands import COMMANDS, parse
 from llmcalc.config import SHAPING
 from llmcalc.errors import LlmcalcError, printable
 from llmcalc.estimate import capacity, decode, memory, weight_files
@@ -529,13 +529,13 @@ def quantity_check(text: str) -> None:
     for kind in KINDS:
         value = settle(lambda kind=kind: units.quantity(text, kind))  # type: ignore[misc]
         assert isinstance(value, LlmcalcError) or 0 <= value < 1e21
-    for read in (units.tokens, common.count_or_zero):
+    for read in (units.tokens, parse.count_or_zero):
         value = settle(lambda read=read: read(text, "ctx"))  # type: ignore[misc]
         assert isinstance(value, LlmcalcError | int)
-    for read in (common.whole_number, common.fraction, common.per_second, common.positive, common.duration):
+    for read in (parse.whole_number, parse.fraction, parse.per_second, parse.positive, parse.limit):
         value = settle(lambda read=read: read(text, "n"))  # type: ignore[misc]
         assert isinstance(value, LlmcalcError) or math.isfinite(value)
-    settle(lambda: common.percentile(text))
+    settle(lambda: parse.percentile(text))
     settle(lambda: formats.find(text))
     settle(lambda: formats.find(text, kv=True))
     settle(lambda: engines.find(text))

@@ -2,221 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from llmcalc import present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
-from llmcalc.commands import completion, options, parse, spoken
-from llmcalc.commands.options import File, Layout, ModelChoice, Money, Placement, Running
-from llmcalc.commands.parse import (
-    bare_seconds,
-    cached_tokens,
-    count_or_zero,
-    duration,
-    fraction,
-    per_second,
-    percentile,
-    positive,
-    reserve_bytes,
-    whole_number,
-)
+from llmcalc.commands import options, parse, spoken
+from llmcalc.commands.options import File, Layout, ModelChoice, Money, Placement, Running, Whence
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
     from llmcalc.hardware import Device
     from llmcalc.plan import Adapters, Deployment
 
-__all__ = [
-    "bare_seconds",
-    "cached_tokens",
-    "completion",
-    "count_or_zero",
-    "duration",
-    "fraction",
-    "load",
-    "of_source",
-    "per_second",
-    "percentile",
-    "positive",
-    "reserve_bytes",
-    "units",
-    "whole_number",
-]
-
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        autocompletion=completion.models,
-        help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
-    ),
-]
-CtxOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ctx", "-c", "--context", "--max-model-len", metavar="TOKENS", help="Tokens held per sequence: 32768, 32k, 1M (k = 1024)."
-    ),
-]
-BatchOption = Annotated[str, typer.Option("--batch", "-b", metavar="N", help="Concurrent sequences.")]
-WeightsOption = Annotated[
-    str,
-    typer.Option(
-        "--weights", metavar="FORMAT", autocompletion=completion.weights, help="auto (as the checkpoint ships) or a number format."
-    ),
-]
-KvOption = Annotated[
-    str,
-    typer.Option(
-        "--kv-dtype",
-        "--kv-cache-dtype",
-        metavar="FORMAT",
-        autocompletion=completion.caches,
-        help="auto (the checkpoint's scheme, else its dtype) or a format.",
-    ),
-]
-HardwareOption = Annotated[
-    str,
-    typer.Option(
-        "--hardware",
-        "-d",
-        "--gpu",
-        "--device",
-        metavar="DEVICE",
-        autocompletion=completion.devices,
-        help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
-    ),
-]
-AnyHardwareOption = Annotated[
-    str | None,
-    typer.Option(
-        "--hardware",
-        "-d",
-        "--gpu",
-        "--device",
-        metavar="DEVICE",
-        autocompletion=completion.devices,
-        help="A device, to see which share of it the cache takes.",
-    ),
-]
-TpOption = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")]
-PpOption = Annotated[str, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
-EpOption = Annotated[str, typer.Option("--ep", metavar="N", help="Expert parallel ranks.")]
-PriceOption = Annotated[str | None, typer.Option("--price", metavar="USD", help="USD per device-hour; overrides the profile's.")]
-ReserveOption = Annotated[str, typer.Option("--reserve", metavar="SIZE", help="Memory kept free on each device, such as 6GB.")]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        "--engine",
-        metavar="NAME",
-        autocompletion=completion.engines,
-        help="Memory policy: napkin, vllm (vllm@0.11), sglang, llama.cpp, ...",
-    ),
-]
-UtilizationOption = Annotated[
-    str | None,
-    typer.Option("--memory-utilization", "--gpu-memory-utilization", metavar="SHARE", help="Share of device memory the engine may use."),
-]
-BatchedOption = Annotated[
-    str | None,
-    typer.Option("--max-num-batched-tokens", "--ubatch-size", metavar="TOKENS", help="Tokens of an engine's step. [default: the engine's]"),
-]
-SequencesOption = Annotated[
-    str | None,
-    typer.Option("--max-num-seqs", "--parallel", metavar="N", help="Sequences an engine runs at a time. [default: the engine's]"),
-]
-MethodOption = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        autocompletion=completion.methods,
-        help="expected (in an engine), napkin (the textbook's) or roofline (a bound).",
-    ),
-]
-PromptOption = Annotated[str | None, typer.Option("--prompt", metavar="TOKENS", help="Prompt tokens. [default: the context]")]
-CachedOption = Annotated[str, typer.Option("--cached", metavar="TOKENS", help="Prompt tokens already in the prefix cache.")]
-OutputTokensOption = Annotated[str | None, typer.Option("--output-tokens", metavar="TOKENS", help="Tokens written per request.")]
-ChunkOption = Annotated[str, typer.Option("--chunk", metavar="TOKENS", help="Prompt tokens per step (chunked prefill); 0: whole prompts.")]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Never touch the network.")]
-RefreshOption = Annotated[bool, typer.Option("--refresh", help="Go to the Hub even if bundled or cached.")]
-RevisionOption = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Branch, tag or commit on the Hub.")]
-ExplainOption = Annotated[bool, typer.Option("--explain", help="Print every figure's formula, substituted values and origins.")]
-FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        "-f",
-        metavar="FORMAT",
-        autocompletion=completion.outputs,
-        help=f"{', '.join([*present.FORMATS][:-1])} or {[*present.FORMATS][-1]}.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
-OutputOption = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")]
-CheckOption = Annotated[bool, typer.Option("--check", help="Exit with 3 if the verdict is negative.")]
-
-SHARED: dict[str, tuple[tuple[str, ...], Any]] = {
-    "hardware": (("--hardware", "-d", "--gpu", "--device"), str),
-    "ctx": (("--ctx", "-c", "--context", "--max-model-len"), str),
-    "batch": (("--batch", "-b"), str),
-    "weights": (("--weights",), str),
-    "kv_dtype": (("--kv-dtype", "--kv-cache-dtype"), str),
-    "tp": (("--tp",), str),
-    "pp": (("--pp",), str),
-    "ep": (("--ep",), str),
-    "price": (("--price",), str),
-    "reserve": (("--reserve",), str),
-    "engine": (("--engine",), str),
-    "memory_utilization": (("--memory-utilization", "--gpu-memory-utilization"), str),
-    "explain": (("--explain",), bool),
-    "check": (("--check",), bool),
-}
-"""The options that every estimating command takes, so that one set of them serves all."""
-
-
-def estimating(command: Callable[..., None], *, only_one: tuple[str, ...] = ()) -> Callable[..., None]:
-    """The command with those of SHARED that it has no use for: hidden, and a warning says so where one is given.
-
-    Of `only_one`, a number above 1 would change the result in a way that the command does not know: bad-layout.
-    """
-    own = inspect.signature(command, eval_str=True)
-    missing = {name: given for name, given in SHARED.items() if name not in own.parameters}
-
-    def run(**options: Any) -> None:
-        idle = {name: options.pop(name) for name in missing}
-        for name in only_one:
-            if idle[name] not in (None, "1"):
-                message = f"{name} {printable(idle[name], 20)}: {command.__name__} lays a model over tensor-parallel ranks alone"
-                raise UsageError("bad-layout", message, "`llmcalc layouts` compares every kind of parallelism")
-        given = [name.replace("_", "-") for name, value in idle.items() if value not in (None, False, "1")]
-        before = parse.beside.set(tuple(f"{name}: {command.__name__} makes no use of it" for name in given))
-        try:
-            command(**options)
-        finally:
-            parse.beside.reset(before)
-
-    hidden = (
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if kind is bool else None,
-            annotation=Annotated[bool if kind is bool else str | None, typer.Option(*flags, hidden=True)],
-        )
-        for name, (flags, kind) in missing.items()
-    )
-    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *hidden])  # type: ignore[attr-defined]
-    run.__doc__ = command.__doc__
-    return run
+__all__ = ["of_source"]
 
 
 def load(reference: str, **options: Any) -> Model:
@@ -265,40 +70,6 @@ def between(results: Mapping[str, Any], name: str, unit: str) -> str:
     return "" if low is None or high is None else f"{present.shown(low, unit)} to {present.shown(high, unit)} in 8 of 10 cases"
 
 
-def deployment(
-    model: Model,
-    hardware: str,
-    *,
-    weights: str = "auto",
-    kv_dtype: str = "auto",
-    tp: str | None = None,
-    pp: str = "1",
-    ep: str = "1",
-    price: str | None = None,
-    reserve: str = "0",
-    engine: str = "napkin",
-    memory_utilization: str | None = None,
-    batched_tokens: str | None = None,
-    max_sequences: str | None = None,
-) -> Deployment:
-    """The deployment that the options describe. `Nx device` means N tensor-parallel ranks."""
-    return deploy(
-        model,
-        hardware,
-        weights=weights,
-        kv_dtype=kv_dtype,
-        tp=None if tp is None else whole_number(tp, "tp", most=8192),
-        pp=whole_number(pp, "pp", most=1024),
-        ep=whole_number(ep, "ep", most=8192),
-        engine=engine,
-        reserve_bytes=reserve_bytes(reserve),
-        utilization=None if memory_utilization is None else fraction(memory_utilization, "memory-utilization"),
-        usd_per_device_hour=None if price is None else units.quantity(price, "usd/h"),
-        batched_tokens=None if batched_tokens is None else whole_number(batched_tokens, "max-num-batched-tokens", most=2**24),
-        max_sequences=None if max_sequences is None else whole_number(max_sequences, "max-num-seqs", most=2**20),
-    )
-
-
 def placed(model: Model, place: Placement, run: Running | None = None, money: Money | None = None) -> Deployment:
     """The deployment that the options describe; what no group says has the default of its option."""
     return laid_out(model, place.hardware, place, run, money)
@@ -344,7 +115,7 @@ def chosen(which: ModelChoice) -> Model:
     return load(which.model, revision=which.revision, offline=which.offline, refresh=which.refresh)
 
 
-def beside(which: ModelChoice, reference: str) -> Model:
+def beside(which: Whence, reference: str) -> Model:
     """A second model, from where the first one may come."""
     return load(reference, offline=which.offline, refresh=which.refresh)
 
@@ -416,22 +187,13 @@ def context(model: Model, given: int | str | None, *, at_most: int | None = None
 
 
 def say(report: present.Report, out: File, *, check: bool = False) -> None:
-    """Render and write as the options ask. --explain has a use where figures carry a derivation, --check where there is a verdict."""
-    emit(
-        report,
-        format=out.format,
-        json=out.json,
-        output=out.output,
-        explain=bool(report.figures) and getattr(out, "explain", False),
-        check=check or (report.verdict is not None and getattr(out, "check", False)),
-    )
+    """Render and write as the options ask; warnings go to stderr unless the format carries them. Exit 3 on a negative verdict.
 
-
-def emit(report: present.Report, *, format: str, json: bool, output: str | None, explain: bool, check: bool = False) -> None:
-    """Render and write; warnings go to stderr unless the format carries them. Exit 3 on a negative verdict with `check`."""
-    if json and format not in ("table", "json"):
-        raise UsageError("bad-value", f"--json and --format {format} contradict each other", "give one of them")
-    chosen = present.format_of("json" if json else format, output)
+    --explain has a use where figures carry a derivation, --check where there is a verdict.
+    """
+    chosen, output = out.chosen(), out.output
+    explain = bool(report.figures) and getattr(out, "explain", False)
+    check = check or (report.verdict is not None and getattr(out, "check", False))
     report = spoken.report(replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()), explain=explain))
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")

@@ -11,6 +11,7 @@ from llmcalc import units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.commands import space as s
 from llmcalc.errors import LlmcalcError, UsageError, printable
 from llmcalc.figures import Figure
@@ -105,7 +106,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
     if "," in weights + kv_dtype:
         raise UsageError("bad-value", "compare takes one weight format and one KV format", "`llmcalc pareto` searches several")
     largest = batch is None if limit is not None else (batch or "1").lower() == "max"
-    fixed = None if largest or (batch or "").lower() == "max" else c.whole_number(batch or "1", "batch")
+    fixed = None if largest or (batch or "").lower() == "max" else parse.whole_number(batch or "1", "batch")
     key, sign = _order(work.sort)
     devices = s.devices(place.hardware)
     rows: list[dict[str, Any]] = []

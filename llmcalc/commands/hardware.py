@@ -8,6 +8,7 @@ import typer
 
 from llmcalc.answers import Answer, answer, field
 from llmcalc.commands import common as c
+from llmcalc.commands import completion
 from llmcalc.commands import options as o
 from llmcalc.present import Report, columns, facts
 
@@ -103,7 +104,7 @@ def list_devices(
 
 def show(
     device: Annotated[
-        str, typer.Argument(metavar="DEVICE", autocompletion=c.completion.devices, help="Id, alias, driver's name or YAML file.")
+        str, typer.Argument(metavar="DEVICE", autocompletion=completion.devices, help="Id, alias, driver's name or YAML file.")
     ],
     out: o.File,
 ) -> None:

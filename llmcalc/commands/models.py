@@ -11,6 +11,7 @@ from llmcalc import sources
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model, runs
 from llmcalc.commands import common as c
+from llmcalc.commands import completion
 from llmcalc.commands import options as o
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory
@@ -72,7 +73,7 @@ class Checked(Answer):
 
 
 Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids that contain this text.")]
-Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=c.completion.models, help="A bundled id, a Hub id, a file or -.")]
+Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=completion.models, help="A bundled id, a Hub id, a file or -.")]
 
 
 class Offline(o.Group):
@@ -166,7 +167,7 @@ def show(
 
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", autocompletion=c.completion.models, help="config.json files, folders or ids.")
+        list[str], typer.Argument(metavar="FILE...", autocompletion=completion.models, help="config.json files, folders or ids.")
     ],
     whence: Offline,
     out: o.File,

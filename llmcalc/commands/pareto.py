@@ -364,13 +364,13 @@ def _named(
             "bad-value", f"point {printable(text, 60)!r} has {what}", "write it like '2x h100-sxm weights=fp8 kv=fp8 batch=48'"
         )
     count, name = hardware.parse_count(device_words)
-    ranks = c.whole_number(settings.get("tp", str(count)), "tp", most=8192)
+    ranks = parse.whole_number(settings.get("tp", str(count)), "tp", most=8192)
     one = search.candidate(hardware.load(name), (ranks,), True, price)
     s.check_ranks(space.model, (one,))
     weights = s.weight_formats(space.model, settings["weights"]) if "weights" in settings else space.weights[:1]
     kv = settings.get("kv", settings.get("kv_dtype"))
     kvs = space.kvs[:1] if kv is None else s.kv_formats(space.model, kv)
-    batch = c.whole_number(settings.get("batch", settings.get("b", "1")), "batch")
+    batch = parse.whole_number(settings.get("batch", settings.get("b", "1")), "batch")
     reason = search.obstacle(space, one, weights[0], ranks)
     if reason:
         raise UsageError("bad-value", f"point {printable(text, 60)!r}: {one.device.id} {reason}", "name another point")

@@ -94,11 +94,6 @@ def limit(text: str, name: str) -> float:
     return value
 
 
-def duration(text: str | None, name: str) -> float | None:
-    """The same, where one is given."""
-    return None if text is None else limit(text, name)
-
-
 def bare_seconds(text: str, name: str, value: float) -> None:
     """Warn where a time of a second or more has no unit, as milliseconds may have been meant."""
     if value >= 1:
@@ -126,11 +121,6 @@ def within(cached: int, prompt: int) -> int:
             "bad-value", f"cached {cached:,} is not less than the prompt of {prompt:,}", "at least one token of a prompt is read"
         )
     return cached
-
-
-def cached_tokens(text: str, prompt: int) -> int:
-    """The same of a word."""
-    return within(count_or_zero(text, "cached"), prompt)
 
 
 def variation(text: str, name: str) -> float:

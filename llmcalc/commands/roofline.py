@@ -9,6 +9,7 @@ import typer
 from llmcalc import units
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.commands.space import listed
 from llmcalc.estimate import capacity
 from llmcalc.estimate import roofline as estimator
@@ -46,7 +47,7 @@ def roofline(which: o.ModelChoice, place: o.Placement, drawn: Drawn, by: o.Readi
         most = capacity.holds(found, plan, Workload(tokens, 1)).max_batch or 1
         batches = tuple(sorted({2**power for power in range(int(most).bit_length())} | {int(most)}))
     else:
-        batches = tuple(sorted({c.whole_number(word, "batch") for word in listed(batch, "batch")}))
+        batches = tuple(sorted({parse.whole_number(word, "batch") for word in listed(batch, "batch")}))
     if prompt is None:
         prompts = tuple(sorted({*(each for each in PROMPTS if each < tokens), tokens}))
     else:

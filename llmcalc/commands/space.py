@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from llmcalc import engines, units
 from llmcalc.architecture import Model
-from llmcalc.commands import common as c
 from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import memory
 from llmcalc.formats import Format
@@ -120,7 +120,7 @@ def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | N
     elif tp.strip().lower() == "all":
         asked = search.tensor_parallel(model, MOST_RANKS)
     else:
-        asked = tuple(sorted({c.whole_number(word, "tp", most=8192) for word in listed(tp, "tp")}))
+        asked = tuple(sorted({parse.whole_number(word, "tp", most=8192) for word in listed(tp, "tp")}))
     made = []
     for count, device in found:
         if count is not None and tp is not None and count not in asked:
@@ -236,7 +236,7 @@ def most(unit: str = "s") -> Callable[[str, str], float]:
         if not value > 0 or not math.isfinite(value):
             raise UsageError("bad-value", f"{name} {printable(text, 40)!r} is not above 0", f"write it like --{name} 50ms")
         if unit == "s":
-            c.bare_seconds(text, name, value)
+            parse.bare_seconds(text, name, value)
         return value
 
     return read

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
 import typer
 
+from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import options as o
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import speculation as estimator
 from llmcalc.plan import Workload
@@ -25,53 +26,40 @@ Examples:
 """
 
 
-def spec(
-    model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="The target: org/name, folder, config.json.")] = None,
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            "--hardware", "-d", "--gpu", "--device", metavar="DEVICE", autocompletion=c.completion.devices, help="Id or alias of a device."
-        ),
-    ] = None,
-    acceptance: Annotated[
-        str | None, typer.Option("--acceptance", "-a", metavar="SHARE", help="Chance that a draft token is accepted.")
-    ] = None,
-    draft_tokens: Annotated[
-        str | None, typer.Option("--draft-tokens", "-g", metavar="N", help="Drafts per step. [default: the best]")
-    ] = None,
-    draft: Annotated[
-        str | None,
-        typer.Option("--draft", "--draft-model", metavar="MODEL", autocompletion=c.completion.models, help="A draft model by name."),
-    ] = None,
-    draft_cost: Annotated[
-        str | None, typer.Option("--draft-cost", metavar="SHARE", help="Cost of one draft as a share of a pass over the target's weights.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option("--preset", metavar="NAME", help="eagle, eagle3, medusa, mtp or ngram.")] = None,
-    p: Annotated[
-        str | None, typer.Option("--p", metavar="P,P,…", help="The target's probabilities, with --q: proves the output exact.")
-    ] = None,
-    q: Annotated[str | None, typer.Option("--q", metavar="Q,Q,…", help="The draft's probabilities.")] = None,
-    ctx: c.CtxOption = None,
-    batch: c.BatchOption = "1",
-    weights: c.WeightsOption = "auto",
-    kv_dtype: c.KvOption = "auto",
-    tp: c.TpOption = None,
-    pp: c.PpOption = "1",
-    ep: c.EpOption = "1",
-    reserve: c.ReserveOption = "0",
-    engine: c.EngineOption = "napkin",
-    memory_utilization: c.UtilizationOption = None,
-    revision: c.RevisionOption = None,
-    offline: c.OfflineOption = False,
-    refresh: c.RefreshOption = False,
-    explain: c.ExplainOption = False,
-    format: c.FormatOption = "table",
-    json: c.JsonOption = False,
-    output: c.OutputOption = None,
-    check: c.CheckOption = False,
-) -> None:
+class Target(o.Whence):
+    """The model whose tokens are drafted; none where distributions alone are compared."""
+
+    model = o.ModelChoice.model.but(default=None, help="The target: org/name, folder, config.json.")
+
+
+class On(o.Layout):
+    """The device, where there is a model."""
+
+    hardware = o.Placement.hardware.but(default=None, help="Id or alias of a device.")
+
+
+def _share(text: str, name: str) -> float:
+    return 0.0 if text.strip() in ("0", "0.0") else parse.fraction(text, name)
+
+
+class Drafting(o.Group):
+    """What drafts, how many tokens, and how many of them are accepted."""
+
+    acceptance = o.option(None, "--acceptance", "-a", metavar="SHARE", read=parse.fraction, help="Chance that a draft token is accepted.")
+    draft_tokens = o.Drafts.draft_tokens.but(default=None, read=parse.counting(most=1000), help="Drafts per step. [default: the best]")
+    draft = o.Drafts.draft.but(default=None, help="A draft model by name.")
+    draft_cost = o.option(
+        None, "--draft-cost", metavar="SHARE", read=_share, help="Cost of one draft as a share of a pass over the target's weights."
+    )
+    preset = o.option(None, "--preset", metavar="NAME", help="eagle, eagle3, medusa, mtp or ngram.")
+    p = o.option(None, "--p", metavar="P,P,…", help="The target's probabilities, with --q: proves the output exact.")
+    q = o.option(None, "--q", metavar="Q,Q,…", help="The draft's probabilities.")
+
+
+def spec(which: Target, place: On, work: o.Work, drafting: Drafting, run: o.Running, out: o.Output) -> None:
     """Speculative decoding: tokens per step, speed-up at this batch and context, the best draft length."""
-    proof = None
+    proof, p, q = None, drafting.p, drafting.q
+    model, hardware = which.model, place.hardware
     if (p is None) != (q is None):
         raise UsageError("bad-value", "--p and --q come together", "write them like --p 0.6,0.4 --q 0.9,0.1")
     if p is not None and q is not None:
@@ -81,42 +69,15 @@ def spec(
             raise UsageError(
                 "bad-value", "a model and a device are needed, or --p and --q", "llmcalc spec -m Qwen/Qwen3-8B -d h100-sxm --preset eagle"
             )
-        c.emit(_proof_report(proof), format=format, json=json, output=output, explain=explain, check=check)
+        c.say(_proof_report(proof), out)
         return
-    found = c.load(model, revision=revision, offline=offline, refresh=refresh)
-    tokens, assumed = c.context(found, ctx, at_most=c.DEFAULT_CTX)
-    layout: dict[str, Any] = {"tp": tp, "pp": pp, "ep": ep}
-    plan = c.deployment(
-        found, hardware, weights=weights, kv_dtype=kv_dtype, reserve=reserve, engine=engine, memory_utilization=memory_utilization, **layout
-    )
-    if sum(option is not None for option in (draft, draft_cost, preset)) > 1:
-        raise UsageError("bad-value", "--draft, --draft-cost and --preset are three ways to say the same", "give one of them")
-    chosen = None if preset is None else estimator.preset(preset)
-    if chosen is not None:
-        drafter = estimator.preset_draft(found, chosen)
-    elif draft is not None:
-        small = c.load(draft, offline=offline, refresh=refresh)
-        drafter = estimator.Draft(
-            model=small, plan=c.deployment(small, hardware, **layout), words=f"drafts by {small.id} on the same devices, one after another"
-        )
-    elif draft_cost is not None:
-        drafter = estimator.Draft(0.0 if draft_cost.strip() in ("0", "0.0") else c.fraction(draft_cost, "draft-cost"))
-    else:
-        raise UsageError(
-            "no-draft", "nothing says what drafts, or what a draft costs", "give --draft MODEL, --preset eagle or --draft-cost 0.05"
-        )
-    said: tuple[str, ...]
-    if acceptance is not None:
-        rate, said = c.fraction(acceptance, "acceptance"), ()
-    elif proof is not None:
-        rate, said = float(proof.acceptance), ("acceptance from --p and --q",)
-    elif chosen is not None and chosen.acceptance is not None:
-        rate, said = chosen.acceptance, (f"acceptance {chosen.acceptance:g} of {chosen.name}: not given, and it depends on the text",)
-    else:
-        raise UsageError("no-acceptance", "the acceptance is not known", "measure it on your own traffic and give --acceptance 0.7")
-    sequences = c.whole_number(batch, "batch")
+    found = c.load(model, revision=which.revision, offline=which.offline, refresh=which.refresh)
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    plan = c.laid_out(found, hardware, place, run)
+    chosen, drafter = _drafter(found, which, place, drafting)
+    rate, said = _acceptance(drafting, proof, chosen)
+    sequences, number = work.batch, drafting.draft_tokens
     longest = chosen.longest if chosen else estimator.LONGEST
-    number = None if draft_tokens is None else c.whole_number(draft_tokens, "draft-tokens", most=1000)
     estimate = estimator.speculation(found, plan, Workload(tokens, sequences), rate, drafter, number, longest)
     r = estimate.results
     report = Report(
@@ -127,8 +88,8 @@ def spec(
         inputs={
             "ctx_tokens": tokens,
             "batch": sequences,
-            "preset": preset,
-            "draft_model": draft,
+            "preset": drafting.preset,
+            "draft_model": drafting.draft,
             "draft_cost": drafter.cost,
             **c.plan_inputs(plan),
         },
@@ -136,7 +97,7 @@ def spec(
         facts=facts(
             r,
             speedup=f"at batch {sequences:,} and {tokens:,} tokens of context",
-            draft_tokens="" if draft_tokens else "the best of this point",
+            draft_tokens="" if number else "the best of this point",
             slower_from_batch=r.slower_from_batch is not None,
             tokens_per_s=sequences > 1,
             draft_memory_bytes=r.draft_memory_bytes is not None,
@@ -153,7 +114,38 @@ def spec(
             ("draft_memory_bytes", "not counted: only --draft MODEL says what drafts"),
         ),
     )
-    c.emit(report, format=format, json=json, output=output, explain=explain, check=check)
+    c.say(report, out)
+
+
+def _drafter(found: Model, which: Target, place: On, drafting: Drafting) -> tuple[estimator.Preset | None, estimator.Draft]:
+    """(Preset, draft) that the options describe. Errors: bad-value, no-draft."""
+    if sum(option is not None for option in (drafting.draft, drafting.draft_cost, drafting.preset)) > 1:
+        raise UsageError("bad-value", "--draft, --draft-cost and --preset are three ways to say the same", "give one of them")
+    chosen = None if drafting.preset is None else estimator.preset(drafting.preset)
+    if chosen is not None:
+        return chosen, estimator.preset_draft(found, chosen)
+    if drafting.draft is not None:
+        small = c.beside(which, drafting.draft)
+        plan = c.laid_out(
+            small, str(place.hardware), o.Layout(tp=place.tp, pp=place.pp, ep=place.ep, link=place.link, network=place.network)
+        )
+        return None, estimator.Draft(model=small, plan=plan, words=f"drafts by {small.id} on the same devices, one after another")
+    if drafting.draft_cost is not None:
+        return None, estimator.Draft(drafting.draft_cost)
+    raise UsageError(
+        "no-draft", "nothing says what drafts, or what a draft costs", "give --draft MODEL, --preset eagle or --draft-cost 0.05"
+    )
+
+
+def _acceptance(drafting: Drafting, proof: estimator.Exactness | None, chosen: estimator.Preset | None) -> tuple[float, tuple[str, ...]]:
+    """(Share of drafts that are accepted, what was assumed). Errors: no-acceptance."""
+    if drafting.acceptance is not None:
+        return drafting.acceptance, ()
+    if proof is not None:
+        return float(proof.acceptance), ("acceptance from --p and --q",)
+    if chosen is not None and chosen.acceptance is not None:
+        return chosen.acceptance, (f"acceptance {chosen.acceptance:g} of {chosen.name}: not given, and it depends on the text",)
+    raise UsageError("no-acceptance", "the acceptance is not known", "measure it on your own traffic and give --acceptance 0.7")
 
 
 def _proof_report(proof: estimator.Exactness) -> Report:
@@ -169,4 +161,4 @@ def _proof_report(proof: estimator.Exactness) -> Report:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("spec", epilog=EXAMPLES)(c.estimating(spec))
+    app.command("spec", epilog=EXAMPLES)(o.command(spec))
