@@ -17,7 +17,9 @@ _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _TIME = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 _TOKENS = {"": 1, "k": 2**10, "m": 2**20}
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(.*?)\s*", re.I | re.A)
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_,]*(?:\.[\d,]*)?|\.\d+)(?:e[+-]?\d+)?)\s*(.*?)\s*", re.I | re.A)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?(?:e[+-]?\d+)?", re.I | re.A)
+_DIGITS = re.compile(r"[+-]?[\d.,]+(?:e[+-]?\d+)?", re.I | re.A)
 
 _EXAMPLE = {
     "bytes": "80 GB or 80 GiB",
@@ -72,8 +74,23 @@ def quantity(text: str | float, kind: str) -> float:
     return value * scale
 
 
-def _number(digits: str) -> float:
-    plain = digits.replace("_", "").replace(",", "")
+def ungrouped(text: str, name: str = "", code: str = "bad-quantity") -> str:
+    """A number without its separators. Errors: `code`, for a comma that separates no thousands (1,234), with its two readings."""
+    plain = text.strip().replace("_", "")
+    if "," not in plain or not _DIGITS.fullmatch(plain):
+        return plain
+    joined = plain.replace(",", "")
+    if _THOUSANDS.fullmatch(plain):
+        return joined
+    joined = joined.lstrip("0") or "0"
+    single = plain.count(",") == 1
+    other = plain.replace(".", "").replace(",", ".") if single else f"the list {plain.replace(',', ', ')}"
+    hint = f"write {other} or {joined}" if single else f"write {joined}, or one of them"
+    raise UsageError(code, f"{name} {_cut(text)!r} may be {other} or {joined}: its comma separates no thousands".strip(), hint)
+
+
+def _number(digits: str, name: str = "", code: str = "bad-quantity") -> float:
+    plain = ungrouped(digits, name, code)
     value = float(plain)
     return int(plain) if plain.isdigit() else value
 
@@ -87,7 +104,7 @@ def tokens(text: str | int, name: str = "ctx") -> int:
     shown = str(text)
     found = _NUMBER.fullmatch(shown) if len(shown) <= 64 else None
     scale = _TOKENS.get(found[2].lower()) if found else None
-    value = _number(found[1]) * scale if found and scale else math.nan
+    value = _number(found[1], name, "bad-tokens") * scale if found and scale else math.nan
     if not (1 <= value <= 10**12 and value == int(value)):
         raise UsageError("bad-tokens", f"{name} {_cut(shown)!r} is not a number of tokens", "write it like 32768, 32k (= 32,768) or 1M")
     return int(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmcalc import units
+from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 
 
@@ -72,6 +73,35 @@ def test_quantities(text: str, kind: str, value: float) -> None:
 def test_bad_quantities(text: str, kind: str) -> None:
     with pytest.raises(UsageError):
         units.quantity(text, kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "readings"),
+    [
+        ("2,50", ("2.50", "250")),
+        ("0,05", ("0.05", "5")),
+        ("0,050", ("0.050", "50")),
+        ("1234,567", ("1234.567", "1234567")),
+        ("1.234,5", ("1234.5", "1.2345")),
+        ("1,1,1", ("the list 1, 1, 1", "111")),
+        ("1,000,00", ("the list 1, 000, 00", "100000")),
+    ],
+)
+def test_a_comma_that_separates_no_thousands_has_two_readings(text: str, readings: tuple[str, str]) -> None:
+    for read in (
+        lambda: units.quantity(text, "usd"), lambda: units.quantity(f"{text} GB", "bytes"), lambda: units.tokens(text),
+        lambda: parse.whole_number(text, "batch"), lambda: parse.fraction(f"{text}%", "utilization"), lambda: parse.per_second(f"{text}/s", "rate"),
+        lambda: parse.percentile(text), lambda: parse.positive(text, "pue"), lambda: units.quantity(f"{text}ms", "s"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as caught:
+            read()
+        assert all(reading in caught.value.message for reading in readings) and readings[1] in (caught.value.hint or "")
+
+
+def test_thousands_may_be_separated() -> None:
+    assert units.quantity("1,234.5 GB", "bytes") == 1234.5e9 and units.tokens("32,768") == 32768
+    assert parse.whole_number("1,000,000", "requests") == 10**6 and parse.per_second("1,200/min", "rate") == 20
+    assert units.ungrouped("12_000") == "12000"
 
 
 def test_memory_is_binary_and_bandwidth_decimal() -> None:

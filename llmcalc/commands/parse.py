@@ -20,7 +20,7 @@ def word(text: str, name: str) -> str:
 
 def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int:
     """A counting option. Errors: bad-value."""
-    plain = text.replace("_", "").replace(",", "").strip()
+    plain = units.ungrouped(text, name, "bad-value")
     value = int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else -1
     if not least <= value <= most:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a whole number from {least} to {most:,}", f"write it like --{name} 8")
@@ -29,7 +29,7 @@ def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int
 
 def fraction(text: str, name: str) -> float:
     """A share above 0 and at most 1; also as a percentage. Errors: bad-value."""
-    plain = text.strip()
+    plain = units.ungrouped(text.strip().removesuffix("%"), name, "bad-value") + "%" * text.strip().endswith("%")
     try:
         value = float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
     except ValueError:
@@ -61,9 +61,9 @@ _PER = {
 
 def per_second(text: str, name: str) -> float:
     """A rate of requests: `12`, `12/s`, `700/min`, `1e6/day`. Errors: bad-value."""
-    number, _, unit = text.strip().lower().replace("rps", "").replace("_", "").partition("/")
+    number, _, unit = text.strip().lower().replace("rps", "").partition("/")
     try:
-        value = float(number) / _PER[unit.strip() or "s"]
+        value = float(units.ungrouped(number, name, "bad-value")) / _PER[unit.strip() or "s"]
     except (ValueError, KeyError):
         value = 0.0
     if not 0 < value < 1e9:
@@ -76,7 +76,7 @@ def per_second(text: str, name: str) -> float:
 def percentile(text: str, name: str = "percentile") -> float:
     """`95`, `p95` or `0.95` as a share. Errors: bad-value."""
     try:
-        value = float(text.strip().lower().removeprefix("p").removesuffix("%"))
+        value = float(units.ungrouped(text.strip().lower().removeprefix("p").removesuffix("%"), name, "bad-value"))
     except ValueError:
         value = 0.0
     value = value if 0 < value < 1 else value / 100
@@ -134,7 +134,7 @@ def variation(text: str, name: str) -> float:
 def positive(text: str, name: str) -> float:
     """A number above 0. Errors: bad-value."""
     try:
-        value = float(text)
+        value = float(units.ungrouped(text, name, "bad-value"))
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
