@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,3 +162,43 @@ def parse_yaml(text: str, name: str, what: str) -> Any:
         mark = getattr(problem, "problem_mark", None)
         where = f"line {mark.line + 1}: {getattr(problem, 'problem', '')}" if mark else (str(problem) or "no text").splitlines()[0]
         raise LlmcalcError("not-yaml", f"{name} is not YAML ({where})", f"give a {what}") from None
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """A file, whole or not at all; one that is there keeps its mode and owner, a link stays one, a pipe or device is written to.
+
+    Errors: OSError; ValueError, of a name with a NUL in it.
+    """
+    import stat
+    import tempfile
+
+    target = os.path.realpath(path)
+    there = os.stat(target) if os.path.exists(target) else None
+    if there is not None and (not stat.S_ISREG(there.st_mode) or not _ours(there)):
+        with open(target, "wb") as stream:
+            stream.write(content)
+        return
+    new = ""
+    try:
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(target), delete=False) as made:
+            new = made.name
+            made.write(content)
+        os.chmod(new, 0o666 & ~_umask() if there is None else stat.S_IMODE(there.st_mode))
+        os.replace(new, target)
+        new = ""
+    finally:
+        if new:
+            with suppress(OSError):
+                os.unlink(new)
+
+
+def _ours(there: os.stat_result) -> bool:
+    """Whether a new file would have the same owner and group, and no other name leads to the old one."""
+    own = (os.geteuid(), os.getegid()) if hasattr(os, "geteuid") else (there.st_uid, there.st_gid)
+    return (there.st_uid, there.st_gid) == own and there.st_nlink == 1
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

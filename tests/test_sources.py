@@ -581,7 +581,7 @@ GATED_HINT = "accept them at {url}/org/gated, then `hf auth login` or set HF_TOK
         ("org/there5", Trouble(403), "refused", "{host} refuses org/there5 (HTTP 403)", "token"),
         ("org/there6", Trouble(200, body=b"<html>"), "network", "does not answer as a Hub does", "proxy"),
         ("org/there7", Trouble(delay_s=30), "timeout", "{host} did not answer in time", "HF_HUB_ETAG_TIMEOUT"),
-        ("org/there8", Trouble(429, {"Retry-After": "300"}, methods=("GET",)), "timeout", "did not answer", "again"),
+        ("org/there8", Trouble(429, {"Retry-After": "300"}, methods=("GET",)), "rate-limited", "fewer requests", "again in 300 s"),
         ("org/there9", Trouble(500, methods=("GET",)), "server-error", "(HTTP 500)", "later"),
         ("org/there10", Trouble(delay_s=30, methods=("GET",)), "timeout", "did not answer in time", "again"),
         ("org/words", None, "not-json", "config.json of org/words is not JSON (line 1", "refresh"),

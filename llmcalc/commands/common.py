@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llmcalc import present, units
+from llmcalc import data, present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
@@ -217,37 +216,9 @@ def write(text: str) -> None:
 
 
 def save(made: str | bytes, output: str) -> None:
-    """To a file, whole or not at all; a pipe or a device is written to and not replaced. Errors: cannot-write."""
-    import os
-    import tempfile
-
-    content = made if isinstance(made, bytes) else made.encode()
-    new = ""
+    """To a file, whole or not at all. Errors: cannot-write."""
     try:
-        if os.path.exists(output) and not os.path.isfile(output):
-            with open(output, "wb") as device:
-                device.write(content)
-            return
-        target = os.path.realpath(output)  # a link stays one
-        folder = os.path.dirname(target)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as stream:
-            new = stream.name
-            stream.write(content)
-        os.chmod(new, 0o666 & ~_umask())
-        os.replace(new, target)
-        new = ""
+        data.write_whole(output, made if isinstance(made, bytes) else made.encode())
     except (OSError, ValueError) as problem:  # ValueError: a name with a NUL in it
         reason = (getattr(problem, "strerror", None) or str(problem)).lower()
         raise LlmcalcError("cannot-write", f"cannot write {output}: {reason}", "give --output a path that can be written") from None
-    finally:
-        if new:
-            with suppress(OSError):
-                os.unlink(new)
-
-
-def _umask() -> int:
-    import os
-
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import errno
-import re
 import warnings
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 from llmcalc import data
 from llmcalc.errors import LlmcalcError, SourceError, UsageError, close_matches, printable
 from llmcalc.sources.bundled import bundled_ids
+from llmcalc.sources.cache import COMMIT, checked, keep, keep_absence, name_commit, whole
 from llmcalc.sources.client import hub_client, within
 from llmcalc.sources.content import config_of, json_object, read_bytes
 from llmcalc.sources.failures import explain, network
 from llmcalc.sources.source import CONFIG, QUANT, WHAT, Source
-
-COMMIT = re.compile(r"[0-9a-f]{40}")
-
 
 _CACHE_HELPS = {
     *("network", "timeout", "server-error", "rate-limited"),
@@ -62,18 +60,9 @@ def _online(hub: ModuleType, repo_id: str, revision: str | None, refresh: bool) 
     """Ask the Hub. Errors: every way in which that fails, as a SourceError."""
     constants = hub.constants
     try:
-        url = hub.hf_hub_url(repo_id, CONFIG, revision=revision)
-        # Asked here and not left to hf_hub_download, which on a failure asks again for up to six minutes.
-        head = within(
-            constants.HF_HUB_ETAG_TIMEOUT + 2,
-            lambda: hub.get_hf_file_metadata(url, timeout=constants.HF_HUB_ETAG_TIMEOUT),
-        )
-        if head.commit_hash is None or head.etag is None:
-            raise network(hub, "it does not answer as a Hub does")
-        if head.size is not None and head.size > data.MAX_CONFIG_BYTES:  # before it is on the disk
-            size = f"{CONFIG} of {repo_id} has {head.size:,} bytes; a {WHAT} has at most {data.MAX_CONFIG_BYTES:,}"
-            raise SourceError("file-too-large", size, f"give a {WHAT}")
-        content, commit, notes = _fetch(hub, repo_id, CONFIG, revision, head.commit_hash, refresh)
+        head = _asked(hub, repo_id, CONFIG, revision)
+        commit = checked(hub, "commit", head.commit_hash)
+        content, notes = _fetch(hub, repo_id, CONFIG, revision, head, refresh)
     except LlmcalcError:
         raise
     except Exception as problem:  # every failure of the client is one line for the user
@@ -84,8 +73,8 @@ def _online(hub: ModuleType, repo_id: str, revision: str | None, refresh: bool) 
     quant = None
     if _may_have_quant_file(config):
         try:
-            quant_content, _, _ = _fetch(hub, repo_id, QUANT, commit, commit, refresh)
-            quant = json_object(quant_content, f"{QUANT} of {repo_id}")
+            quant_content = _quant_file(hub, repo_id, commit, refresh)
+            quant = None if quant_content is None else json_object(quant_content, f"{QUANT} of {repo_id}")
         except LlmcalcError:
             raise
         except Exception as problem:  # whatever it was, the config is there
@@ -101,35 +90,54 @@ def _may_have_quant_file(config: dict[str, Any]) -> bool:
     return not isinstance(block, dict) or "modelopt" in str(block.get("quant_method", "modelopt")).lower()
 
 
-def _fetch(hub: ModuleType, repo_id: str, name: str, revision: str | None, commit: str, refresh: bool) -> tuple[bytes, str, list[str]]:
-    """One file, its commit, and notes; from the cache where that has it at `commit`."""
-    if not refresh:
-        cached = _cached(hub, repo_id, name, revision)
-        if isinstance(cached, str) and Path(cached).parent.name == commit:
-            return read_bytes(Path(cached)), commit, []
-        if cached is not None and not isinstance(cached, str) and revision == commit:
-            raise hub.errors.EntryNotFoundError(name)  # known from an earlier visit to this commit
+def _asked(hub: ModuleType, repo_id: str, name: str, revision: str | None) -> Any:
+    """What a HEAD says of a file. Asked once, as the client would ask again for up to six minutes."""
+    patience = hub.constants.HF_HUB_ETAG_TIMEOUT
+    url = hub.hf_hub_url(repo_id, name, revision=revision)
+    head = within(patience + 2, lambda: hub.get_hf_file_metadata(url, timeout=patience))
+    if head.commit_hash is None or head.etag is None:
+        raise network(hub, "it does not answer as a Hub does")
+    if head.size is not None and head.size > data.MAX_CONFIG_BYTES:
+        size = f"{name} of {repo_id} has {head.size:,} bytes; a {WHAT} has at most {data.MAX_CONFIG_BYTES:,}"
+        raise SourceError("file-too-large", size, f"give a {WHAT}")
+    return head
 
-    def download(**where: Any) -> Path:
-        return Path(
-            within(
-                2 * hub.constants.HF_HUB_DOWNLOAD_TIMEOUT,
-                lambda: hub.hf_hub_download(repo_id, name, revision=revision, force_download=refresh, **where),
-            )
-        )
 
+def _fetch(hub: ModuleType, repo_id: str, name: str, revision: str | None, head: Any, refresh: bool) -> tuple[bytes, list[str]]:
+    """One file and notes; from the cache where that has it at the commit, else kept there once it is whole."""
+    commit, etag = checked(hub, "commit", head.commit_hash), checked(hub, "ETag", head.etag)
+    cached = None if refresh else _cached(hub, repo_id, name, commit)
+    if isinstance(cached, str):
+        with suppress(OSError):
+            name_commit(hub, repo_id, revision, commit)
+        return read_bytes(Path(cached)), []
+    patience = hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
+    url = hub.hf_hub_url(repo_id, name, revision=commit)
+    if urlsplit(head.location)[:2] == urlsplit(url)[:2]:
+        url = head.location  # where the HEAD was sent on to; to another host the client goes without the token
+    content = within(2 * patience, lambda: whole(hub, url, patience, data.MAX_CONFIG_BYTES, f"{name} of {repo_id}"))
     try:
-        path = download()
-        return read_bytes(path), path.parent.name, []
+        keep(hub, repo_id, name, revision, commit, etag, content)
     except OSError as problem:
         if problem.errno not in _UNWRITABLE:
             raise
-        note = f"the Hub's cache cannot be written ({(problem.strerror or '').lower()}): nothing was kept"
-    import tempfile
+        return content, [f"the Hub's cache cannot be written ({(problem.strerror or '').lower()}): nothing was kept"]
+    return content, []
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = download(cache_dir=folder)
-        return read_bytes(path), path.parent.name, [note]
+
+def _quant_file(hub: ModuleType, repo_id: str, commit: str, refresh: bool) -> bytes | None:
+    """hf_quant_config.json of a commit, or None where it is known that there is none."""
+    cached = None if refresh else _cached(hub, repo_id, QUANT, commit)
+    if isinstance(cached, str):
+        return read_bytes(Path(cached))
+    if cached is not None:
+        return None
+    try:
+        return _fetch(hub, repo_id, QUANT, commit, _asked(hub, repo_id, QUANT, commit), refresh)[0]
+    except Exception as problem:
+        if "EntryNotFoundError" in {kind.__name__ for kind in type(problem).__mro__}:
+            keep_absence(hub, repo_id, QUANT, commit)
+        raise
 
 
 def _hub_config(content: bytes, repo_id: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,14 +6,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import quote
 
+from llmcalc import data
 from llmcalc.errors import LlmcalcError, SourceError, printable
 from llmcalc.files import Blob
 from llmcalc.sources.bundled import GGUF_FILE, GGUF_TYPE, base_model
+from llmcalc.sources.cache import COMMIT, checked, refuse, whole
 from llmcalc.sources.client import T, host_of, hub_client, within
+from llmcalc.sources.content import json_object
 from llmcalc.sources.failures import explain
 from llmcalc.sources.files import gguf_source, on_disk, size_of
-from llmcalc.sources.hub import COMMIT, not_cached
+from llmcalc.sources.hub import not_cached
 from llmcalc.sources.source import Source
 
 
@@ -61,9 +65,7 @@ def repository(repo_id: str, revision: str | None, *, offline: bool) -> tuple[st
             explained = explain(hub, problem, repo_id, revision)
             raise explained from (None if explained.code == "bad-token" or "@" in hub.constants.ENDPOINT else problem)
 
-    info = asked(timeout + 2, lambda: hub.HfApi().model_info(repo_id, revision=revision, files_metadata=True, timeout=timeout))
-    commit = str(info.sha)
-    sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
+    commit, sizes = asked(timeout + 2, lambda: _listed(hub, repo_id, revision, timeout))
 
     def open_(name: str) -> Blob:
         if name not in sizes:
@@ -74,12 +76,27 @@ def repository(repo_id: str, revision: str | None, *, offline: bool) -> tuple[st
     return commit, sizes, open_, "hub"
 
 
+def _listed(hub: ModuleType, repo_id: str, revision: str | None, timeout: float) -> tuple[str, dict[str, int]]:
+    """A repository's commit and the sizes of its files. Errors: bad-answer, file-too-large; the client's own."""
+    at = f"/revision/{quote(revision, safe='')}" if revision else ""
+    what = f"the list of files of {repo_id}"
+    url = f"{hub.constants.ENDPOINT}/api/models/{repo_id}{at}?blobs=true"
+    told = json_object(whole(hub, url, timeout, data.MAX_CONFIG_BYTES, what), what)
+    listed = told.get("siblings") or []
+    sizes: dict[str, int] = {}
+    for file in listed if isinstance(listed, list) else []:
+        size = file.get("size") if isinstance(file, dict) else None
+        name = checked(hub, "file", file.get("rfilename") if isinstance(file, dict) else file)
+        sizes[name] = size if isinstance(size, int) and size >= 0 else 0
+    return checked(hub, "commit", told.get("sha")), sizes
+
+
 def ranged(hub: ModuleType, url: str, offset: int, count: int, timeout: float) -> bytes:
     """Bytes of a file on the Hub; a server that ignores the range is cut off after them."""
     headers = {**hub.utils.build_hf_headers(), "Range": f"bytes={offset}-{offset + count - 1}", "Accept-Encoding": "identity"}
     found = bytearray()
     with hub.utils.get_session().stream("GET", url, headers=headers, timeout=timeout) as answer:
-        hub.utils.hf_raise_for_status(answer)
+        refuse(hub, answer)
         if answer.status_code != 206 and offset:
             raise SourceError("no-ranges", f"{host_of(hub)} does not serve parts of files", "download the file and give its path")
         for piece in answer.iter_bytes(2**16):
