@@ -178,7 +178,9 @@ class FakeHub:
         self.requests.append(Request(handler.command, handler.path, dict(handler.headers.items())))
         at = parts.index("revision") if "revision" in parts else len(parts)
         repo_id, revision = "/".join(parts[:at]), unquote(parts[at + 1]) if at < len(parts) else "main"
-        repo = self.repos.get(repo_id)
+        repo, trouble = self.repos.get(repo_id), self.trouble.get(repo_id)
+        if trouble and trouble.only == "/api/models":
+            return self._send(handler, trouble.status, trouble.headers, trouble.body)
         if repo is None:
             return self._send(handler, 401, {"X-Error-Message": "Invalid username or password."})
         if repo.gated:

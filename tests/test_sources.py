@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hub_server import FakeHub, Repo, Trouble, closed_port
+from hub_server import FakeHub, Repo, Trouble, blob, closed_port
 
 from llmcalc import data, sources
 from llmcalc.errors import LlmcalcError, SourceError, UsageError, printable
@@ -242,7 +243,7 @@ def test_gguf_names_the_base_model(reference: str, base: str, bundle: Path, monk
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     problem = failure(reference, offline=True)
     assert (problem.code, problem.exit_code) == ("offline-not-cached", 1)
-    assert problem.hint and problem.hint.endswith(f"; or take its shape from --model {base}")
+    assert problem.hint and problem.hint.endswith(f"; or take its shape from `model={base}`")
 
 
 @pytest.mark.parametrize("path", ["./Qwen3-8B-Q4_K_M.gguf", "qwen3-8b-UD-Q2_K_XL-00001-of-00003.gguf"])
@@ -250,7 +251,7 @@ def test_gguf_file_that_is_not_there(path: str, bundle: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     problem = failure(path)
     assert (problem.code, problem.exit_code) == ("file-unreadable", 1)
-    assert problem.hint == "check the path, or try --model Qwen/Qwen3-8B"
+    assert problem.hint == "check the path, or try `model=Qwen/Qwen3-8B`"
     assert failure("weights.gguf").hint == "give the path of a weight file"
 
 
@@ -573,7 +574,7 @@ GATED_HINT = "accept them at {url}/org/gated, then `hf auth login` or set HF_TOK
         ("org/gated", None, "gated", GATED, GATED_HINT),
         ("org/there@nope", None, "revision-not-found", "org/there has no revision nope", "{url}/org/there/tree/main"),
         ("org/empty", None, "no-config", "org/empty has no config.json", "the model that it was made from"),
-        ("Qwen/Qwen3-0.6B-GGUF", None, "no-config", "has no config.json", "try --model Qwen/Qwen3-0.6B"),
+        ("Qwen/Qwen3-0.6B-GGUF", None, "no-config", "has no config.json", "try `model=Qwen/Qwen3-0.6B`"),
         ("org/there1", Trouble(429, {"Retry-After": "300"}), "rate-limited", "fewer requests", "again in 300 s"),
         ("org/there2", Trouble(429, {"RateLimit": '"resolvers";r=0;t=290'}), "rate-limited", "fewer", "again in 290 s"),
         ("org/there3", Trouble(500), "server-error", "{host} has a problem of its own (HTTP 500)", "later"),
@@ -754,6 +755,57 @@ def test_a_huge_config_is_refused_before_it_is_fetched(hub: FakeHub, ask: Asker)
     assert (problem.code, problem.exit) == ("file-too-large", 1)
     assert problem.message == "config.json of org/huge has 33,554,433 bytes; a model config has at most 33,554,432"
     assert not any(path.startswith("GET") for path in hub.paths())
+
+
+HASH = "0123456789abcdef0123456789abcdef01234567"
+HUGE = b" " * (data.MAX_CONFIG_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "code", "says"),
+    [
+        ({"ETag": '"{out}"'}, b"{}", "bad-answer", "answers with the ETag"),
+        ({"ETag": '"../../../../../../{out}"'}, b"{}", "bad-answer", "answers with the ETag"),
+        ({"X-Linked-Etag": '"..\\\\..\\\\x"', "ETag": f'"{HASH}"'}, b"{}", "bad-answer", "answers with the ETag"),
+        ({"ETag": f'"{"a" * 500}"'}, b"{}", "bad-answer", "which is no hash"),
+        ({"ETag": f'"{HASH}"', "X-Repo-Commit": "../../../../{out}"}, b"{}", "bad-answer", "answers with the commit"),
+        ({"ETag": f'"{HASH}"', "X-Repo-Commit": "main"}, b"{}", "bad-answer", "answers with the commit 'main'"),
+        ({"ETag": f'"{HASH}"', "X-Linked-Size": "100"}, HUGE, "file-too-large", "is over 33,554,432 bytes"),
+        ({"ETag": f'"{HASH}"', "Content-Encoding": "gzip", "X-Linked-Size": "9"}, gzip.compress(HUGE * 8), "file-too-large", "is over 33,554,432 bytes"),
+        ({"ETag": f'"{HASH}"', "Content-Encoding": "br"}, b"{}", "bad-answer", "in the encoding 'br'"),
+        ({"ETag": f'"{HASH}"', "Content-Encoding": "gzip"}, b"no gzip", "bad-answer", "cannot be unpacked"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("refresh", [False, True])
+def test_a_hub_chooses_no_path_and_fills_no_disk(
+    hub: FakeHub, askers: Ask, tmp_path: Path, headers: dict[str, str], body: bytes, code: str, says: str, refresh: bool
+) -> None:
+    home, out = tmp_path / "home", tmp_path / "out"
+    out.write_text("mine")
+    given = {"X-Repo-Commit": HASH} | {name: value.format(out=out) for name, value in headers.items()}
+    hub.trouble["org/evil"] = Trouble(200, given, body)
+    problem = askers(home, HF_ENDPOINT=hub.url)("org/evil", refresh=refresh)
+    assert problem.code == code and says in problem.message and problem.exit == 1
+    assert out.read_text() == "mine" and {path.name for path in tmp_path.iterdir()} <= {"home", "out"}
+    assert not [path for path in home.rglob("*") if path.is_file() and path.stat().st_size > 1000]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "code", "says"),
+    [
+        ({"Content-Encoding": "gzip"}, gzip.compress(HUGE * 8), "file-too-large", "the list of files of org/Evil-GGUF is over"),
+        ({}, HUGE, "file-too-large", "is over 33,554,432 bytes"),
+        ({}, {"sha": "../../x", "siblings": []}, "bad-answer", "answers with the commit '../../x'"),
+        ({}, {"sha": HASH, "siblings": [{"rfilename": "/etc/passwd", "size": 1}]}, "bad-answer", "answers with the file '/etc/passwd'"),
+        ({}, {"sha": HASH, "siblings": [{"rfilename": "a/../../b.gguf", "size": 1}]}, "bad-answer", "no name of a file in a folder"),
+        ({}, {"sha": HASH, "siblings": [7, None]}, "bad-answer", "answers with the file 7"),
+        ({}, [1], "not-a-config", "is a list"),
+    ],
+)
+def test_a_list_of_files_is_what_it_may_be(hub: FakeHub, ask: Asker, headers: dict[str, str], body: Any, code: str, says: str) -> None:
+    hub.trouble["org/Evil-GGUF"] = Trouble(200, headers, blob(body), only="/api/models")
+    problem = ask("org/Evil-GGUF:Q4_K_M")
+    assert problem.code == code and says in problem.message
 
 
 def test_password_of_the_endpoint_is_never_shown(hub: FakeHub, askers: Ask) -> None:
