@@ -41,6 +41,8 @@ class Shape(NamedTuple):
     """Tokens of an image where the config fixes them; 0 elsewhere."""
 
 
+_WHOLE = dict.fromkeys(("qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker"), [7, 15, 23, 31])
+"""Layers that attend to the whole image, where the class has windows in the others and the file does not say which."""
 MERGES = ("spatial_merge_size", "merge_kernel_size", "pooling_kernel_size", "scale_factor")
 """What configs call the patches side by side that become one token."""
 Rule = Callable[[int, int, Shape], Seen]
@@ -52,6 +54,9 @@ class Images:
 
     family: str
     shape: Shape
+    layers: int = 0
+    """Of the encoder, in which a patch attends to its whole view; 0 where the config does not say."""
+    width: int = 0
 
     def seen(self, width: int, height: int) -> Seen:
         """One image of that many pixels. Errors: bad-image."""
@@ -78,6 +83,8 @@ def of(outer: Mapping[str, Any], model_type: str) -> Images | None:
         return default
 
     usual = DEFAULTS[model_type]
+    whole = vision.get("fullatt_block_indexes", _WHOLE.get(model_type))
+    layers = len(whole) if isinstance(whole, list) else number(*((vision, key) for key in ("num_hidden_layers", "depth")), default=0)
     return Images(
         model_type,
         Shape(
@@ -88,6 +95,8 @@ def of(outer: Mapping[str, Any], model_type: str) -> Images | None:
             if usual.tokens
             else 0,
         ),
+        layers,
+        number(*((vision, key) for key in ("hidden_size", "embed_dim")), default=0),
     )
 
 

@@ -13,10 +13,11 @@ from llmcalc import data, present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
-from llmcalc.commands.options import File, Layout, ModelChoice, Money, Placement, Running, Whence
+from llmcalc.commands.options import File, Layout, ModelChoice, Money, Placement, Running, Whence, Work
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
+    from llmcalc.estimate.vision import Looked
     from llmcalc.hardware import Device
     from llmcalc.plan import Adapters, Deployment
 
@@ -183,6 +184,30 @@ def context(model: Model, given: int | str | None, *, at_most: int | None = None
     if at_most is not None and longest > at_most:
         return at_most, (f"ctx {at_most:,} tokens: not given",)
     return longest, (f"ctx {longest:,} tokens: not given; the model's own maximum",)
+
+
+def seen(model: Model, image: tuple[int, int, int] | None) -> Looked | None:
+    """The images of each prompt, as the model sees them. Errors: no-image, bad-image."""
+    if image is None:
+        return None
+    from llmcalc.estimate import vision
+
+    return vision.looked(model, *image)
+
+
+def held(model: Model, work: Work, *, at_most: int | None = None) -> tuple[int, tuple[str, ...]]:
+    """Tokens held per sequence, those of its images among them, and what was assumed."""
+    tokens, assumed = context(model, work.ctx, at_most=at_most)
+    looked = seen(model, work.image)
+    if looked is None:
+        return tokens, assumed
+    return tokens + looked.tokens, (*assumed, f"images: {looked.tokens:,} tokens of each sequence, beside {tokens:,} of text")
+
+
+def image_inputs(model: Model, image: tuple[int, int, int] | None) -> dict[str, Any]:
+    """What of images the envelope's inputs echo; nothing without any."""
+    looked = seen(model, image)
+    return {} if looked is None or image is None else {"image": f"{image[0]}x{image[1]},{image[2]}", "image_tokens": looked.tokens}
 
 
 def say(report: present.Report, out: File, *, check: bool = False) -> None:

@@ -53,7 +53,7 @@ def cost(
 ) -> None:
     """What a million tokens cost, and how much of that a bigger batch would share."""
     found = c.chosen(which)
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     sequences, method = work.batch, by.method
     plan = c.placed(found, place, run, money)
     ownership = money.ownership(plan)
@@ -70,6 +70,7 @@ def cost(
         hardware=c.hardware_header(plan),
         inputs={
             "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
             "batch": sequences,
             "method": method,
             "utilization": money.utilization,

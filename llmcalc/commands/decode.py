@@ -33,7 +33,7 @@ class Others(o.Group):
 def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Others, by: o.Reading, run: o.Running, out: o.Output) -> None:
     """One decode step: its time, tokens per second, what binds it, and from which batch arithmetic does."""
     found = c.chosen(which)
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     sequences = work.batch
     plan = c.placed(found, place, run)
     method, read, answer = by.method, others.prompt, others.output_tokens
@@ -66,6 +66,7 @@ def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Other
         hardware=c.hardware_header(plan),
         inputs={
             "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
             "batch": sequences,
             **({} if read is None else {"prompt_tokens": read, "output_tokens": answer}),
             "method": method,

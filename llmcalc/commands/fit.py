@@ -32,7 +32,7 @@ Examples:
 def fit(which: o.ModelChoice, place: o.Placement, work: o.Work, run: o.Running, drafts: o.Drafts, out: o.Output) -> None:
     """Whether a model fits, how many sequences fit, and how long they may be."""
     found = c.chosen(which)
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     sequences = work.batch
     plan = c.placed(found, place, run)
     draft = drafts.draft
@@ -64,7 +64,14 @@ def fit(which: o.ModelChoice, place: o.Placement, work: o.Work, run: o.Running, 
         title=f"{found.id} on {plan.ranks} × {plan.device.id}: " + ("fits" if r["fits"] else "does not fit"),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
-        inputs={"ctx_tokens": tokens, "batch": sequences, **c.plan_inputs(plan), "draft_tokens": drafted, "draft": draft},
+        inputs={
+            "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
+            "batch": sequences,
+            **c.plan_inputs(plan),
+            "draft_tokens": drafted,
+            "draft": draft,
+        },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
         facts=facts,
         columns=(Column("item", "memory"), Column("bytes", "bytes", "B"), *(Column(key, key, shown=False) for key in ENGINE_KEYS)),

@@ -40,7 +40,7 @@ class Beside(o.Layout):
 def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o.Output) -> None:
     """KV cache and recurrent state, by kind of layer."""
     found = c.chosen(which)
-    tokens, assumed = c.context(found, work.ctx)
+    tokens, assumed = c.held(found, work)
     sequences, hardware, engine = work.batch, place.hardware, run.engine
     estimate = memory.kv(found, tokens, sequences, place.kv_dtype)
     plan = None
@@ -59,7 +59,9 @@ def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o
         title=f"KV cache of {found.id}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan) if plan and hardware else None,
-        inputs=estimate.inputs | (c.plan_inputs(plan) if plan and hardware else {"engine": plan.engine.name} if plan else {}),
+        inputs=estimate.inputs
+        | c.image_inputs(found, work.image)
+        | (c.plan_inputs(plan) if plan and hardware else {"engine": plan.engine.name} if plan else {}),
         remarks=said,
         header=(
             c.model_line(found),

@@ -38,7 +38,7 @@ class Checked(o.File):
 def layouts(which: o.ModelChoice, place: Counted, work: o.Work, run: o.Running, out: Checked) -> None:
     """All ways to lay a model over N devices: which are valid, what they waste, how fast they are."""
     found = c.chosen(which)
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     count, name = devices.parse_count(place.hardware)
     if count > 1024:
         raise UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
@@ -54,6 +54,7 @@ def layouts(which: o.ModelChoice, place: Counted, work: o.Work, run: o.Running, 
         hardware={"id": plan.device.id, "count": count, "name": plan.device.name},
         inputs={
             "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
             "batch": sequences,
             "weights": plan.weights.name,
             "kv_dtype": plan.kv.name,

@@ -253,6 +253,7 @@ class Work(Group):
         help="Tokens held per sequence: 32768, 32k, 1M (k = 1024).",
     )
     batch = option("1", "--batch", "-b", metavar="N", read=parse.whole_number, help="Concurrent sequences.")
+    image = option(None, "--image", metavar="WxH[,N]", read=parse.image, help="Images in each prompt: 1024x1024, or 1024x768,3 for three.")
 
 
 class Request(Group):

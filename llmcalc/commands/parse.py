@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -158,3 +159,14 @@ def names(text: str, name: str) -> tuple[str, ...]:
     if not all(found):
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a list of names", f"write it like --{name} q_proj,v_proj")
     return found
+
+
+def image(text: str, name: str) -> tuple[int, int, int]:
+    """`1024x1024` or `1024x768,3` as (width, height, how many). Errors: bad-image."""
+    found = re.fullmatch(r"\s*(\d{1,5})\s*[x×]\s*(\d{1,5})\s*(?:,\s*(\d{1,4})\s*)?", text, re.IGNORECASE | re.ASCII)
+    width, height, count = (int(each or 1) for each in found.groups()) if found else (0, 0, 0)
+    if not (width and height and count):
+        raise UsageError(
+            "bad-image", f"{name} {text[:40]!r} is not a width and a height", f"write it like --{name} 1024x1024 or 1024x768,3"
+        )
+    return width, height, count

@@ -40,6 +40,8 @@ DEFAULT_DEVICES = "h100-sxm,h200-sxm,a100-80-sxm,l40s"
 class Coming(o.Request, o.Arrivals):
     """The requests of a service."""
 
+    image = o.Work.image
+
 
 class Devices(o.Layout):
     """The devices to choose from."""
@@ -95,7 +97,7 @@ class Paid(o.Running, o.Money):
     """What runs it, and for how much."""
 
 
-def asked_traffic(coming: Coming) -> arrivals.Traffic:
+def asked_traffic(model: Model, coming: Coming) -> arrivals.Traffic:
     """The traffic that the options describe. Errors: no-traffic, bad-value, and those of reading files."""
     rate, trace, mix, prompt, answer = coming.rate, coming.trace, coming.traffic, coming.prompt, coming.output_tokens
     if sum(each is not None for each in (trace, mix, prompt)) > 1:
@@ -113,6 +115,8 @@ def asked_traffic(coming: Coming) -> arrivals.Traffic:
             f"{' and '.join(missing)} missing: nothing says what arrives",
             "give --rate 12 --prompt 3000 --output-tokens 400, --trace FILE or --traffic FILE",
         )
+    looked = c.seen(model, coming.image)
+    prompt += looked.tokens if looked else 0
     kinds = estimator.kinds(
         prompt, answer, parse.within(coming.cached, prompt), coming.reasoning_tokens, coming.prompt_cv, coming.output_cv
     )
@@ -131,7 +135,7 @@ def plan(
 ) -> None:
     """The cheapest deployment for a rate of requests and limits on TTFT and TPOT, checked by simulation."""
     found = c.chosen(which)
-    traffic = asked_traffic(coming)
+    traffic = asked_traffic(found, coming)
     names = listed(DEFAULT_DEVICES if place.hardware is None else place.hardware, "hardware")
     layouts = [c.laid_out(found, name, place, running, running) for name in names]
     fixed = place.tp is not None or any(layout.ranks > 1 for layout in layouts)

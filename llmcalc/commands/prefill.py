@@ -29,6 +29,7 @@ class Prompt(o.Group):
     cached = o.Request.cached
     batch = o.Work.batch.but(default="0", read=parse.counting(least=0))
     ctx = o.Work.ctx
+    image = o.Work.image
     chunk = o.Steps.chunk.but(default="0")
 
 
@@ -37,12 +38,14 @@ def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Readin
     found = c.chosen(which)
     prompt = work.prompt
     tokens, assumed = c.context(found, work.ctx or prompt, at_most=c.DEFAULT_CTX)
-    read = prompt or tokens
+    seen = c.seen(found, work.image)
+    read = (prompt or tokens) + (seen.tokens if seen else 0)
+    tokens = tokens + seen.tokens if seen else tokens
     known = parse.within(work.cached, read)
     plan = c.placed(found, place)
     sequences, piece, method = work.batch, work.chunk or None, by.method
     held = Workload(tokens, sequences) if sequences else None
-    estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece, method=method)
+    estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece, method=method, seen=seen)
     r = estimate.results
     usual = {"napkin": "idle server, the textbook's; engines usually take longer", "roofline": "no engine beats it"}
     said = facts(
@@ -68,6 +71,7 @@ def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Readin
             "chunk_tokens": piece,
             "batch": sequences,
             "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
             "method": method,
             **c.plan_inputs(plan),
         },

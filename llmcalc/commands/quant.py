@@ -41,7 +41,7 @@ class Formats(o.Group):
 def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, money: o.Money, run: o.Running, out: o.Output) -> None:
     """Weight formats × KV formats: size, batch, step time, cost, and which of the two to quantise first."""
     found = c.chosen(which)
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     sequences, method = work.batch, by.method
     plain = memory.compute_format(found)[0].name
     layout = o.Layout(weights=plain, kv_dtype=plain, tp=place.tp, pp=place.pp, ep=place.ep)
@@ -56,6 +56,7 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, mon
         hardware=c.hardware_header(plan),
         inputs={
             "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
             "batch": sequences,
             "method": method,
             **c.plan_inputs(plan),

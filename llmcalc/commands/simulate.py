@@ -47,7 +47,7 @@ def simulate(
 ) -> None:
     """One replica under a stream of requests: p50, p95 and p99 of TTFT, TPOT and the whole request."""
     found = c.chosen(which)
-    coming = p.asked_traffic(arriving)
+    coming = p.asked_traffic(found, arriving)
     plan = c.placed(found, place, running)
     service = Service(
         coming,
@@ -72,6 +72,7 @@ def simulate(
         hardware=c.hardware_header(plan),
         inputs={
             **estimate.inputs,
+            **c.image_inputs(found, arriving.image),
             "chunk_tokens": service.chunk,
             "mfu": service.mfu,
             "mbu": service.mbu,

@@ -72,7 +72,7 @@ def spec(which: Target, place: On, work: o.Work, drafting: Drafting, run: o.Runn
         c.say(_proof_report(proof), out)
         return
     found = c.load(model, revision=which.revision, offline=which.offline, refresh=which.refresh)
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     plan = c.laid_out(found, hardware, place, run)
     chosen, drafter = _drafter(found, which, place, drafting)
     rate, said = _acceptance(drafting, proof, chosen)
@@ -87,6 +87,7 @@ def spec(which: Target, place: On, work: o.Work, drafting: Drafting, run: o.Runn
         hardware=c.hardware_header(plan),
         inputs={
             "ctx_tokens": tokens,
+            **c.image_inputs(found, work.image),
             "batch": sequences,
             "preset": drafting.preset,
             "draft_model": drafting.draft,

@@ -6,10 +6,10 @@ import math
 
 from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
-from llmcalc.estimate import Answered, capacity, step, terms
+from llmcalc.estimate import Answered, capacity, step, terms, vision
 from llmcalc.estimate.terms import Bound
 from llmcalc.estimate.turning import turning_point
-from llmcalc.figures import Figure
+from llmcalc.figures import Figure, total
 from llmcalc.formulas import serving, time
 from llmcalc.plan import Deployment, Workload
 
@@ -31,6 +31,8 @@ class Prefill(Answer):
     kv_read_s: float = field("  reading the prefix", "s", "overlaps with attention")
     communication_s: float = field("  communication", "s")
     pipeline_bubble: float = field("  pipeline bubble", "percent")
+    encoder_s: float | Absent | None = field("  image encoder", "s", "one pass before the prompt is read", default=ABSENT)
+    image_tokens: int | Absent = field("  of images", "tokens", "by the rule of the model's own processor", default=ABSENT)
     saved_s: float | Absent | None = field("saved by the prefix cache", "s", default=ABSENT)
     prefill_flops: float = field("arithmetic", "FLOP")
     attention_flops: float = field("  of it attention", "FLOP")
@@ -112,10 +114,11 @@ def prefill(
     work: Workload | None = None,
     chunk: int | None = None,
     method: str = "napkin",
+    seen: vision.Looked | None = None,
 ) -> Answered[Prefill, Chunk]:
     """Reading `prompt` tokens, the first `cached` of them from the prefix cache; with `work`, beside a decoding batch.
 
-    `chunk`: prompt tokens per step. None: the whole prompt in one.
+    `chunk`: prompt tokens per step. None: the whole prompt in one. `seen`: images whose tokens the prompt holds.
     """
     step.check(method)
     found = terms.prompt_terms(model, plan, prompt, cached)
@@ -153,10 +156,18 @@ def prefill(
     busy, first = _in_force(method, model, plan, (alone, textbook), likely, floor, (prompt, cached), found)
     critical = terms.critical_batch(model, plan).value
     mid, low, high = step.ends(likely)
+    bottom = step.ends(floor)[0]
+    eyes = vision.encoder_time(model, plan, seen) if seen else None
+    if eyes is not None and eyes.value is not None:
+        first = total("ttft_s", "s", (first, eyes)) if first.value is not None else first
+        textbook = total("ttft_s", "s", (textbook, eyes)) if textbook.value is not None else textbook
+        mid, low, high = (each if each is None else each + eyes.value / vision.REACHED for each in (mid, low, high))
+        bottom = bottom if bottom is None else bottom + eyes.value
+        assumptions.append(f"the image encoder: one pass, expected at {vision.REACHED:.0%} of the 16-bit rate (an assumption)")
     results = Prefill(
         ttft_s=first.value,
         expected_ttft_s=mid,
-        floor_ttft_s=step.ends(floor)[0],
+        floor_ttft_s=bottom,
         napkin_ttft_s=textbook.value,
         prefill_time_s=busy.value,
         prefill_flops=found["prefill_flops"].value,
@@ -173,6 +184,8 @@ def prefill(
         compute_bound_from_tokens=arithmetic,
         attention_bound_from_tokens=attention,
         free_tokens=ABSENT if work is None else None if critical is None else serving.free_tokens(critical, work.batch),
+        encoder_s=ABSENT if eyes is None else eyes.value,
+        image_tokens=ABSENT if seen is None else seen.tokens,
         saved_s=ABSENT if not cached else _saved(model, plan, prompt, alone),
         expected_ttft_low_s=low,
         expected_ttft_high_s=high,
