@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     """Tokens of an image where the config fixes them; 0 elsewhere."""
 
 
-_WHOLE = dict.fromkeys(("qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker"), [7, 15, 23, 31])
+_WHOLE = {name: [7, 15, 23, 31] for name in ("qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker")}
 """Layers that attend to the whole image, where the class has windows in the others and the file does not say which."""
 MERGES = ("spatial_merge_size", "merge_kernel_size", "pooling_kernel_size", "scale_factor")
 """What configs call the patches side by side that become one token."""

@@ -177,6 +177,7 @@ def plan(
         hardware={"id": r.hardware, "count": r.devices} if met else None,
         inputs={
             **estimate.inputs,
+            **c.image_inputs(found, coming.image),
             **_inputs(service),
             "reasoning_tokens": reasoning,
             "devices": [layout.device.id for layout in layouts],
