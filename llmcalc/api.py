@@ -129,8 +129,8 @@ def estimate_decode(model: Model, plan: Deployment, *, ctx: int, batch: int = 1,
 def estimate_cost(
     model: Model, plan: Deployment, *, ctx: int, batch: int = 1, prompt: int | None = None, output: int | None = None, **options: Any
 ) -> Answered[Cost, Never]:
-    """What `llmcalc cost` prints; `options`: method, utilization, owned."""
+    """What `llmcalc cost` prints; `options`: method (expected), utilization, owned."""
     from llmcalc.estimate import cost
     from llmcalc.plan import Workload
 
-    return cost.cost(model, plan, Workload(ctx, batch, prompt, output), **options)
+    return cost.cost(model, plan, Workload(ctx, batch, prompt, output), **{"method": "expected"} | options)

@@ -148,10 +148,8 @@ def _alike(device: Device, plan: Deployment, plain: Format) -> tuple[Any, ...]:
     """What of a device steers an estimate, beside its numbers."""
     latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
     measured = [(one.name, one.value) for what in ("step", "prompt") for one in rates.constants(what, plan).values()]
-    return (
-        device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency,
-        rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, *measured,
-    )  # fmt: skip
+    kernels = rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, *measured
+    return device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency, kernels
 
 
 def _stacked(devices: Sequence[Device], nominal: bool) -> Device:
@@ -260,18 +258,9 @@ TERMS = ("weight_read_s", "kv_read_s", "compute_s", "attention_compute_s", "comm
 
 def readings(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) -> dict[str, Any]:
     """An operating point by the method in force, and beside it what the textbook says and what is expected, with the range."""
-    work = Workload(space.ctx, batch)
-    timed = step.step(space.model, plan, work, space.method)
-    figures = _point(plan, usd_per_device_hour, batch, timed)
-    value = {key: figure.value for key, figure in figures.items()}
-    napkin = timed if space.method == "napkin" else step.step(space.model, plan, work, "napkin", _shared(timed, space.method))
-    likely = timed if space.method == "expected" else step.step(space.model, plan, work, "expected", napkin.terms)
-    value |= {
-        "napkin_tpot_s": napkin.mid_s,
-        "expected_tpot_s": likely.mid_s,
-        "expected_tpot_low_s": likely.low_s,
-        "expected_tpot_high_s": likely.high_s,
-    }
+    found = step.readings(space.model, plan, Workload(space.ctx, batch), space.method)
+    figures = _point(plan, usd_per_device_hour, batch, found.force)
+    value = {key: figure.value for key, figure in figures.items()} | found.beside
     usd = value.get("usd_per_million_output_tokens")
     if usd is not None:
         value |= {
@@ -280,11 +269,6 @@ def readings(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: An
     first = {method: step.ends(step.ttft(space.model, plan, space.prompt, method=method)) for method in step.METHODS}
     value |= {"ttft_s": first[space.method][0], "napkin_ttft_s": first["napkin"][0]}
     return value | {f"expected_ttft{end}_s": seconds for end, seconds in zip(step.ENDS, first["expected"], strict=True)}
-
-
-def _shared(timed: step.Timed, method: str) -> dict[str, Figure] | None:
-    """The terms that the textbook's time and the expected one are both made of."""
-    return None if method == "roofline" else timed.terms
 
 
 def ttft(space: Space, plan: Deployment) -> Any:

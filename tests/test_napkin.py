@@ -243,7 +243,7 @@ def test_decode_answers_as_the_notes_do(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_cost_answers_as_the_notes_do(capsys: pytest.CaptureFixture[str]) -> None:
     for batch, price in ((1, 4.26), (8, 0.77), (16, 0.52), (32, 0.39), (48, 0.35)):
-        results = told(capsys, "cost", *AT_8K, "-b", str(batch), "--price", "$3")["results"]
+        results = told(capsys, "cost", *AT_8K, "-b", str(batch), "--price", "$3", "--method", "napkin")["results"]
         assert results["usd_per_million_output_tokens"] == pytest.approx(price, abs=0.005)
         assert results["usd_per_million_output_floor"] == pytest.approx(0.27, abs=0.005)
     assert set(results) >= set(

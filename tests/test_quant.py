@@ -16,7 +16,7 @@ KV = 131_072 * 8192  # bytes of 8k tokens: 2 × 32 layers × 8 heads × 128 × 2
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
-    assert cli.main(["quant", *args, "--json", "--offline"]) == 0
+    assert cli.main(["quant", *args, "--method", "napkin", "--json", "--offline"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     loaded: dict[str, Any] = json.loads(out)

@@ -49,7 +49,7 @@ class Owned(o.Money):
 
 
 def cost(
-    which: o.ModelChoice, place: o.Placement, work: o.Work, request: o.Request, money: Owned, by: o.Reading, run: o.Running, out: o.Output
+    which: o.ModelChoice, place: o.Placement, work: o.Work, request: o.Request, money: Owned, by: o.Deciding, run: o.Running, out: o.Output
 ) -> None:
     """What a million tokens cost, and how much of that a bigger batch would share."""
     found = c.chosen(which)
@@ -63,6 +63,7 @@ def cost(
     estimate = estimator.cost(found, plan, held, method=method, utilization=money.utilization, owned=ownership)
     r = estimate.results
     verdict = r.fits is not False
+    cost_range, time_range = c.between(r, "expected_usd_per_million_output_tokens", "usd"), c.between(r, "expected_step_time", "s")
     report = Report(
         command="cost",
         title=f"Cost of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
@@ -84,10 +85,18 @@ def cost(
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
         facts=facts(
             r,
-            expected_usd_per_million_output_tokens=c.between(r, "expected_usd_per_million_output_tokens", "usd"),
-            usd_per_million_output_floor=r.usd_per_million_output_floor != r.marginal_usd_per_million,
+            usd_per_million_output_tokens=cost_range if method == "expected" else "",
+            expected_usd_per_million_output_tokens=cost_range if method != "expected" else False,
+            napkin_usd_per_million_output_tokens=method != "napkin" and r.napkin_usd_per_million_output_tokens is not None,
+            usd_per_million_output_floor=Words(
+                "  floor of any batch",
+                note="if only caches were read" if method == "napkin" else "in an endless batch",
+                shown=r.usd_per_million_output_floor != r.marginal_usd_per_million,
+            ),
             usd_per_hour=Words(f"{plan.ranks} × {plan.device.id} per hour"),
-            expected_step_time_s=c.between(r, "expected_step_time", "s"),
+            tpot_s=time_range if method == "expected" else "",
+            expected_step_time_s=time_range if method != "expected" else False,
+            napkin_tpot_s=method != "napkin",
         ),
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,

@@ -38,7 +38,7 @@ class Formats(o.Group):
     ep = o.Placement.ep
 
 
-def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, money: o.Money, run: o.Running, out: o.Output) -> None:
+def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Deciding, money: o.Money, run: o.Running, out: o.Output) -> None:
     """Weight formats × KV formats: size, batch, step time, cost, and which of the two to quantise first."""
     found = c.chosen(which)
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
@@ -66,7 +66,12 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Reading, mon
         header=(c.model_line(found), f"{plan.ranks} × {plan.device.name} · ctx {tokens:,} tokens · batch {sequences:,} · {method}"),
         remarks=(r.words, "quality is not modelled: the figures are bytes and time"),
         facts=facts(r, crossover_batch=f"at {tokens:,} tokens; weights first below", fastest=f"at batch {sequences:,}, of what fits"),
-        columns=columns(estimator.Pair),
+        columns=columns(
+            estimator.Pair,
+            napkin_tpot_s=method == "expected",
+            expected_tpot_s=method != "expected",
+            expected_tpot_high_s=method == "expected",
+        ),
         rows=estimate.rows,
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),
         warnings=estimate.warnings,

@@ -220,6 +220,7 @@ def report(found: list[Question], inputs: dict[str, Any], warnings: tuple[str, .
         facts=() if flat else facts,
         columns=columns,
         rows=tuple(rows),
+        assumptions=("times are the textbook's, which --method napkin gives in every command",),
         warnings=warnings,
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Never
+from dataclasses import dataclass, replace
+from typing import Any, Never
 
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
@@ -69,11 +69,16 @@ class Cost(Answer):
     fixed_usd_per_million: float | None = field("  shared by the batch", "usd", "halves when the batch doubles")
     marginal_usd_per_million: float | None = field("  each sequence's own", "usd", "no batch shares it")
     usd_per_million_output_floor: float | None = field("  floor of any batch", "usd", "if only caches were read")
+    napkin_usd_per_million_output_tokens: float | None = field("  textbook", "usd", shown=False)
     usd_per_million_input_tokens: float | None = field("1M input tokens", "usd")
     usd_per_million_blended: float | None = field("1M tokens, blended", "usd")
     usd_per_hour: float | None = field("per hour", "usd/h", meaning="all devices")
     tokens_per_s: float = field("tokens/s of the batch", "tokens/s")
     tpot_s: float = field("TPOT", "s")
+    napkin_tpot_s: float = field("  textbook", "s", shown=False)
+    expected_tpot_s: float = field(unit="s", shown=False)
+    expected_tpot_low_s: float = field(shown=False, meaning="low end", unit="s")
+    expected_tpot_high_s: float = field(shown=False, meaning="high end", unit="s")
     expected_step_time_s: float = field("  expected in an engine", "s")
     expected_usd_per_million_output_tokens_low: float | None = field(shown=False, meaning="low end", unit="usd")
     expected_usd_per_million_output_tokens_high: float | None = field(shown=False, meaning="high end", unit="usd")
@@ -93,8 +98,8 @@ def cost(
         if problem.code != "no-price":
             raise
         hour, price_text = None, problem.message
-    timed = step.step(model, plan, work, method)
-    parts, length = timed.terms, timed.mid
+    told = step.readings(model, plan, work, method)
+    parts, length, likely = told.force.terms, told.force.mid, told.expected
     busy = Figure("utilization", utilization, "", "`utilization`")
     rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "`batch`"), step_time_s=length)
 
@@ -104,16 +109,14 @@ def cost(
         per_token = Figure("seconds_per_token", seconds, "s", origin)
         return money.usd_per_million_from_time.of(as_name=name, usd_per_hour=hour, seconds_per_token=per_token, utilization=busy)
 
-    # One more sequence brings its own cache to read, and past the critical batch its own arithmetic; the rest is shared.
-    cache_s = parts["kv_read_s"].value / work.batch
-    arithmetic = parts["compute_s"].value or 0
-    binds = arithmetic > parts["weight_read_s"].value
-    own_s = cache_s + (arithmetic / work.batch if binds else 0)
-    marginal = priced("marginal_usd_per_million", own_s, "one sequence's cache" + (" and arithmetic" if binds else ""))
+    own_s, endless_s, whose = _shares(model, plan, work, method, parts)
+    marginal = priced("marginal_usd_per_million", own_s, whose)
     fixed = priced("fixed_usd_per_million", length.value / work.batch - own_s, "the rest of the step, shared by the batch")
-    floor = priced("usd_per_million_output_floor", cache_s, "reading one sequence's cache")
+    floor = priced(
+        "usd_per_million_output_floor", endless_s, "reading one sequence's cache" if method == "napkin" else "a share of an endless batch"
+    )
     prompt = work.prompt_tokens
-    reading = step.prompt_time(terms.prompt_terms(model, plan, prompt, work.cached))
+    reading = step.prompt_busy(model, plan, prompt, work.cached, method)
     per_prompt_token = None if reading.value is None else reading.value / prompt / plan.dp
     read = priced("usd_per_million_input_tokens", per_prompt_token, f"prefill of {prompt:,} tokens, per token")
     answer = work.output if work.output is not None else prompt
@@ -140,7 +143,7 @@ def cost(
             output_tokens=Figure("output_tokens", answer, "tokens", "`output_tokens`"),
         )
     )
-    likely = step.step(model, plan, work, "expected", parts if method == "napkin" else None)
+    found["napkin_usd_per_million_output_tokens"] = priced("napkin_usd_per_million_output_tokens", told.napkin.mid_s / work.batch, "")
     for end, seconds in (("", likely.mid_s), ("_low", likely.low_s), ("_high", likely.high_s)):
         name = f"expected_usd_per_million_output_tokens{end}"
         found[name] = priced(name, seconds / work.batch, "the expected step, shared by the batch")
@@ -173,9 +176,10 @@ def cost(
         "usd_per_million_blended",
         "energy_joules_per_token",
     )
+    values: dict[str, Any] = {key: None if figure is None else figure.value for key, figure in found.items()} | told.beside
     return Answered(
         Cost(
-            **{key: None if figure is None else figure.value for key, figure in found.items()},
+            **values,
             usd_per_hour=None if hour is None else hour.value,
             tokens_per_s=rate.value,
             tpot_s=length.value,
@@ -191,8 +195,29 @@ def cost(
             *(() if hour is None else (price_text,)),
             f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (`utilization=1`)",
             f"blended over {prompt:,} prompt and {answer:,} output tokens",
-            f"method {method}: ideal rates, so an engine costs more",
+            f"method {method}: {step.METHODS[method]}",
             f"expected: {likely.words}",
         ),
         warnings=tuple(warnings),
     )
+
+
+ENDLESS = 10**7
+"""Sequences of a batch that is as good as endless."""
+
+
+def _shares(model: Model, plan: Deployment, work: Workload, method: str, parts: dict[str, Figure]) -> tuple[float, float, str]:
+    """(What one more sequence adds to a step, its share of an endless batch's step, what the former is). [s]
+
+    By the textbook its own cache, and past the critical batch its arithmetic; by the others the difference of two steps.
+    """
+    if method == "napkin":
+        cache_s = parts["kv_read_s"].value / work.batch
+        arithmetic = parts["compute_s"].value or 0
+        binds = arithmetic > parts["weight_read_s"].value
+        own_s = cache_s + (arithmetic / work.batch if binds else 0)
+        return own_s, cache_s, "one sequence's cache" + (" and arithmetic" if binds else "")
+    one, more, endless = (
+        step.step(model, plan, replace(work, batch=batch), method).mid_s for batch in (work.batch, work.batch + 1, ENDLESS)
+    )
+    return more - one, endless / ENDLESS, "what one more sequence adds to the step"

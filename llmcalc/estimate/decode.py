@@ -56,11 +56,9 @@ TELLING = 0.03
 
 def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin") -> Answered[Decode, Never]:
     """One decode step of `work.batch` sequences that hold `work.ctx` tokens each."""
-    timed = step.step(model, plan, work, method)
+    timed, napkin, likely = step.readings(model, plan, work, method)
     parts, length = timed.terms, timed.mid
     value = {key: figure.value for key, figure in parts.items()}
-    napkin = timed if method == "napkin" else step.step(model, plan, work, "napkin", parts if method == "expected" else None)
-    likely = timed if method == "expected" else step.step(model, plan, work, "expected", napkin.terms)
     floor = timed if method == "roofline" else step.floor(model, plan, work)
     w, p = parts["bandwidth"], parts["flops_per_s"]
     ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)

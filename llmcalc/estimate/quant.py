@@ -42,6 +42,10 @@ class Pair(Answer):
     step_time_at_max_batch_s: float | None = field(unit="s", shown=False)
     usd_per_million_output_tokens_at_max_batch: float | None = field(unit="usd", shown=False)
     usd_per_million_output_tokens: float | None = field("$/1M", "usd", rank=3)
+    napkin_tpot_s: float = field("textbook", "s", shown=False)
+    expected_tpot_s: float = field("expected", "s", shown=False)
+    expected_tpot_low_s: float = field("expected, low", "s", shown=False)
+    expected_tpot_high_s: float = field("slow end", "s", rank=6)
     math: str | None = field("math", rank=1, meaning="the format that is multiplied in")
     native: bool | None = field("native", rank=7, meaning="whether the device computes in this format")
 
@@ -103,7 +107,8 @@ def quant(
     """One row for each of `weights` × `caches` on `plan`, whose own formats do not matter."""
     plain = memory.compute_format(model)[0]
     base = replace(plan, weights=plain, kv=plain)
-    before = step.step(model, base, work, method).mid
+    before_told = step.readings(model, base, work, method)
+    before = before_told.force.mid
     warnings: list[str] = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     try:
         hour, price_text = cost.hourly(plan, None)
@@ -138,7 +143,9 @@ def quant(
         "a named format holds every parameter; real checkpoints keep embeddings, head and norms at 16 bits",
         f"{plain.name} weights and cache at the same batch as what a row is faster than",
         *((price_text,) if hour is not None else ()),
-        f"method {method}: ideal rates; dequantisation is free in it, and kernels for it often are not",
+        f"method {method}: {step.METHODS[method]}"
+        + ("" if method == "expected" else "; dequantisation is free in it, and kernels for it often are not"),
+        *((f"expected: {before_told.expected.words}",) if method == "expected" else ()),
     ]
     if plan.engine.nominal:
         said.append(capacity.memory_words(plan))
@@ -149,7 +156,8 @@ def quant(
 def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figure | None, before: Figure) -> Pair:
     """One pair of formats, at the batch asked for and at the largest one."""
     key, native = terms.compute_key(plan.device, plan.weights)
-    length = step.step(model, plan, work, method).mid
+    told = step.readings(model, plan, work, method)
+    length = told.force.mid
     rate = time.tokens_per_s(work.batch, length.value)
     held = layout.held_weight_bytes(model, plan).value
     most: int | None = None
@@ -180,6 +188,7 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
         step_time_at_max_batch_s=long,
         usd_per_million_output_tokens_at_max_batch=priced(best),
         usd_per_million_output_tokens=priced(rate),
+        **told.beside,
         math=key,
         native=native if key else None,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError, printable
@@ -95,6 +95,29 @@ def check(method: str) -> None:
     """Errors: unknown-method."""
     if method not in METHODS:
         raise UsageError("unknown-method", f"{printable(method, 40)!r} is not a method", f"use one of {', '.join(METHODS)}")
+
+
+class Readings(NamedTuple):
+    """One step by the method in force, by the textbook, and as an engine is expected to take; the first with the terms it is told by."""
+
+    force: Timed
+    napkin: Timed
+    expected: Timed
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What stands in a row beside the method in force."""
+        likely = {f"expected_tpot{end}_s": value for end, value in zip(ENDS, ends(self.expected), strict=True)}
+        return {"napkin_tpot_s": self.napkin.mid_s, **likely}
+
+
+def readings(model: Model, plan: Deployment, work: Workload, method: str) -> Readings:
+    """A step in all the readings that are told; arrays as in `step`. Errors: unknown-method."""
+    check(method)
+    napkin = step(model, plan, work, "napkin")
+    likely = step(model, plan, work, "expected", napkin.terms)
+    force = {"napkin": napkin, "expected": likely}.get(method) or step(model, plan, work, method)
+    return Readings(force if force.terms else replace(force, terms=napkin.terms), napkin, likely)
 
 
 def napkin_time(parts: dict[str, Figure], name: str = "step_time_s") -> Figure:
@@ -347,6 +370,15 @@ def prompt_time(found: dict[str, Figure]) -> Figure:
         return Figure("prefill_time_s", None, "s", found["gemm_s"].origin)
     parts = ("gemm_s", "weight_read_s", "attention_s", "kv_read_s", "communication_s")
     return serving.prefill_s.of({key: found[key] for key in parts}, as_name="prefill_time_s")
+
+
+def prompt_busy(model: Model, plan: Deployment, prompt: int, cached: int, method: str) -> Figure:
+    """How long reading a prompt keeps the ranks busy, by the method; value None without a compute rate. [s]"""
+    if method == "expected":
+        return reading(model, plan, prompt, cached)
+    if method == "roofline" and (found := ttft(model, plan, prompt, cached, method=method)):
+        return found.mid
+    return prompt_time(terms.prompt_terms(model, plan, prompt, cached))
 
 
 def first_token(busy: Figure, plan: Deployment, microbatches: int) -> Figure:

@@ -127,7 +127,13 @@ class Scene:
         """What to call llmcalc with."""
         count = f"{self.plan.ranks}x " if self.plan.ranks > 1 else ""
         load = ("-b", str(self.batch)) if batch else ()
-        return (command, "-m", self.model.id, "-d", count + self.plan.device.id, "-c", str(self.ctx), *load, *self.options, *extra)
+        method = ("--method", "napkin") if command in DECIDING else ()
+        on = ("-m", self.model.id, "-d", count + self.plan.device.id, "-c", str(self.ctx))
+        return (command, *on, *load, *self.options, *method, *extra)
+
+
+DECIDING = {"cost", "quant"}
+"""Commands whose times are the textbook's only where that is asked for."""
 
 
 @dataclass(slots=True)

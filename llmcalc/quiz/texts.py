@@ -528,7 +528,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "napkin_5_crossover": ("From which batch on, at 4,096 tokens, are the caches more to read than the weights?", "С какого батча при 4 096 токенах кэш читается дольше весов?"),
     "napkin_5_crossover.how": ("B · 0.67 > 26.", "B · 0.67 > 26."),
     # ---- what the quiz itself says
-    "ui.seed": ("Quiz, questions: {count}, seed {seed}. Any unit will do; ? skips, q ends.", "Викторина, вопросов: {count}, seed {seed}. Единицы любые; ? пропускает, q заканчивает."),
+    "ui.seed": ("Quiz, questions: {count}, seed {seed}. Times are the textbook's. Any unit will do; ? skips, q ends.", "Викторина, вопросов: {count}, seed {seed}. Времена — по учебнику. Единицы любые; ? пропускает, q заканчивает."),
     "ui.question": ("Question {number} of {count} · {topic} · level {level}", "Вопрос {number} из {count} · {topic} · уровень {level}"),
     "ui.exact": ("Exact.", "Точно."),
     "ui.close": ("Within 10%.", "В пределах 10%."),
@@ -550,6 +550,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "ui.none": ("No question was answered.", "Ни одного ответа."),
     "ui.again": ("The same questions again: llmcalc quiz {options}", "Те же вопросы ещё раз: llmcalc quiz {options}"),
     "ui.practise": ("Weakest: {topics}", "Слабее всего: {topics}"),
-    "ui.worksheet": ("Worksheet: {count} questions, seed {seed}", "Листок, вопросов: {count}, seed {seed}"),
+    "ui.worksheet": ("Worksheet: {count} questions, seed {seed}; times are the textbook's", "Листок, вопросов: {count}, seed {seed}; времена — по учебнику"),
     "ui.answers": ("Answers", "Ответы"),
 }
