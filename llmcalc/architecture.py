@@ -170,6 +170,7 @@ class Stack:
     max_context: int | None = None
     notes: tuple[str, ...] = ()
     buffers: tuple[tuple[str, int, int], ...] = ()  # (name, elements, bytes each) in the file that are no parameters
+    unread: str = ""  # what stands beside the language model and is not counted
 
 
 @dataclass(frozen=True, slots=True)

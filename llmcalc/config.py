@@ -25,7 +25,16 @@ AHEAD = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", 
 
 # Blocks of a multimodal config: its towers, and the language model under its various names.
 PARTS = ("vision_config", "audio_config")
-TEXTS = ("text_config", "llm_config", "language_config", "thinker_config", "llm_cfg")
+TEXTS = (
+    "text_config",
+    "llm_config",
+    "language_config",
+    "thinker_config",
+    "llm_cfg",
+    "lm_config",
+    "language_model_config",
+    "text_model_config",
+)
 # Towers under other names: of remote code, whose shape is not read.
 FOREIGN = (
     *PARTS,
@@ -54,7 +63,7 @@ def class_defaults() -> dict[str, dict[str, Any]]:
 class Config:
     """One config, or one nested block of it. `used` holds the keys that somebody read or dismissed."""
 
-    __slots__ = ("_defaults", "_never_null", "_old", "model_type", "path", "raw", "used")
+    __slots__ = ("_defaults", "_never_null", "_old", "assumed", "model_type", "path", "raw", "used")
 
     def __init__(self, raw: Mapping[str, Any], model_type: str, path: str = "", defaults_of: str | None = None) -> None:
         facts = class_defaults().get(defaults_of or model_type, {})
@@ -62,6 +71,8 @@ class Config:
         self.model_type = model_type
         self.path = path
         self.used: set[str] = set()
+        self.assumed: set[str] = set()
+        """Keys that the file does not hold and whose class default was taken."""
         self._defaults: dict[str, Any] = facts.get("keys", {})
         self._old: dict[str, str] = facts.get("names", {})
         self._never_null: list[str] = facts.get("never_null", [])
@@ -70,6 +81,7 @@ class Config:
         """The same block read as another type: what either reader uses counts for both."""
         other = Config(self.raw if raw is None else raw, model_type, self.path, defaults_of)
         other.used = self.used
+        other.assumed = self.assumed
         return other
 
     # ---- raw values
@@ -90,6 +102,8 @@ class Config:
         for name in names:
             for spelling in (name, self._old.get(name)):
                 if spelling in self._defaults:
+                    if self._defaults[spelling] is not None:
+                        self.assumed.add(name)
                     return name, self._defaults[spelling]
         return names[0], None
 
@@ -249,6 +263,11 @@ class Config:
     # ---- the shape that nearly every model has
 
     @property
+    def shape(self) -> frozenset[str]:
+        """What was asked for of layers, width, heads and vocabulary."""
+        return SHAPE & self.used
+
+    @property
     def layers(self) -> int:
         """num_hidden_layers."""
         return self.count("num_hidden_layers", most=MOST_LAYERS)
@@ -269,6 +288,10 @@ class Config:
         return found[:layers]
 
 
+SHAPE = frozenset(
+    """num_hidden_layers n_layer n_layers num_layers hidden_size n_embd d_model num_attention_heads n_head n_heads num_heads
+    vocab_size""".split()
+)
 # Keys known to change the cache or the parameters. Rotary settings, dropouts, token ids, activation names, initialisers and
 # training settings change neither. A test holds that every key any reader asks for stands here.
 SHAPING: frozenset[str] = frozenset(
@@ -328,7 +351,7 @@ unpadded_vocab_size use_attention_gate use_bias use_bidirectional_attention use_
 use_gemma_norm use_group_norm use_head_wise_attn_gate use_mixed_mlp_moe use_mla use_parallel_residual use_post_norm use_qk_norm
 use_qkv_bias use_residual use_sandwich_norm use_shared_attention_adapter use_sliding_window use_sparse_attention use_time_first
 v_dim_factor v_head_dim v_low_rank_dim vision_config vocab_size vocab_size_per_layer_input weight_tying window_size word_embed_proj_dim
-zero_expert_num
+zero_expert_num draft_vocab_size target_hidden_size eagle_config dflash_config
 """.split()
 )
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llmcalc import agreement
 from llmcalc.architecture import Model, Stack, Weight, context_length, grouped
-from llmcalc.config import FOREIGN, TEXTS, Config, class_defaults, leftovers
+from llmcalc.config import FOREIGN, MOST, PARTS, SHAPE, SHAPING, TEXTS, Config, class_defaults, leftovers
 from llmcalc.errors import ConfigError, close_matches, printable
-from llmcalc.families import MODULES, reader
+from llmcalc.families import MODULES, drafts, reader
+from llmcalc.recognise import by_class, params_json
 
 if TYPE_CHECKING:
     from llmcalc.images import Images
 
-# Architectures whose config may lack model_type.
-_BY_ARCHITECTURE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "GPT2LMHeadModel": "gpt2"}
 # Encoder-only types: they generate nothing, so there is no cache to size.
 NO_CACHE = frozenset(
     """bert roberta xlm-roberta deberta deberta-v2 distilbert electra albert camembert modernbert mpnet nomic_bert clip siglip
@@ -32,33 +34,36 @@ def read(
     quant: Mapping[str, Any] | None = None,
     notes: tuple[str, ...] = (),
     facts: dict[str, Any] | None = None,
+    bare: bool = False,
 ) -> Model:
-    """The Model that a parsed config.json describes.
+    """The Model that a parsed config.json describes. `bare`: one that names no shape at all is read by its class's defaults.
 
-    Errors (ConfigError): not-a-config, unknown-model-type, no-kv-cache, missing-field, bad-config, unread-key.
+    Errors (ConfigError): not-a-config, unknown-model-type, no-kv-cache, missing-field, bad-config, unread-key, no-shape, unknown-draft.
     """
     if not isinstance(raw, Mapping):
         raise ConfigError("not-a-config", f"{printable(id)} holds {_kind(raw)}, not a JSON object", "give a model's config.json")
+    params = params_json(raw)
+    raw = params or raw
     model_type = _model_type(raw, id)
     outer = Config(raw, model_type)
     text, text_type = _text_block(outer)
-    read_stack = reader(text_type)
+    architecture = _architecture(raw) or _architecture(text.raw) or ""
+    read_stack = drafts.reader_of(architecture) or reader(text_type)
     if read_stack is None:
         raise _refusal(text_type)
     if text is not outer:
         _inherit_tie(outer, text)
-    stack = read_stack(text)
+    if text.raw.get("sliding_window") in (-1, 0):
+        text.raw = {**text.raw, "sliding_window": None}  # off
+    stack = _headed(read_stack(text), raw, architecture)
+    if params and "max_position_embeddings" not in params:
+        stack = replace(stack, max_context=None)  # such a file does not say, and the class's default is another model's
     tower, tower_notes, sight = _towers(outer, text, stack.hidden)
-    repeated = [key for key in outer.raw if key in text.raw and outer.raw[key] == text.raw[key]]  # the same at both levels
-    unread = [*(leftovers(outer, repeated) if text is not outer else ()), *leftovers(text)]
-    if unread:
-        key = unread[0]
-        raise ConfigError(
-            "unread-key",
-            f"{key} = {printable(repr(text.raw.get(key, outer.raw.get(key))), 60)} changes what a model holds, "
-            f"and the reader of model type {printable(text_type)} does not know it",
-            "the figures would be wrong; please report the model",
-        )
+    if stack.unread and tower is not None:
+        tower, tower_notes, sight = None, (f"not counted: {stack.unread}",), None
+    _all_said(outer, text, stack)
+    if not bare:
+        _something_said(outer, text)
     dtype = _dtype(outer, text)
     return Model(
         id=id,
@@ -69,17 +74,94 @@ def read(
         stack=stack,
         groups=grouped(stack.layers),
         towers=tower,
-        max_context=stack.max_context or context_length(outer),
+        max_context=stack.max_context or (None if params else context_length(outer)),
         native_context=_native_context(text, stack),
         quantization=_quantization(raw, text.raw, quant),
-        notes=(*notes, *stack.notes, *tower_notes),
+        notes=(*notes, *stack.notes, *tower_notes, *_assumed(outer, text)),
         facts=facts or {},
         images=sight,
     )
 
 
+def _architecture(raw: Mapping[str, Any]) -> str | None:
+    names = raw.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
+
+
+_CLASSIFIER = re.compile(r"For(Sequence|Token)Classification$|For\w*Reward\w*$|RewardModel$")
+_BARE = re.compile(r"^(\w+?)(Text)?Model$")
+
+
+def _headed(stack: Stack, raw: Mapping[str, Any], architecture: str) -> Stack:
+    """The stack with the head that its class has: classifiers have one of their own, embedders none."""
+    if _CLASSIFIER.search(architecture):
+        labels = raw.get("num_labels") or len(raw.get("id2label") or ()) or 2
+        if isinstance(labels, bool) or not isinstance(labels, int) or not 0 < labels <= MOST:
+            raise Config(raw, str(raw.get("model_type"))).fail("num_labels", labels, "a whole number")
+        return drafts.without_head(stack, architecture, labels)
+    bare = _BARE.match(architecture)
+    # Code beside a checkpoint names its models as it likes; transformers' own classes without a head end in Model.
+    if bare and by_class(f"{bare[1]}ForCausalLM") in class_defaults():
+        return drafts.without_head(stack, architecture, None)
+    return stack
+
+
+def _all_said(outer: Config, text: Config, stack: Stack) -> None:
+    """Every key that is known to shape was read, or says what was read. Errors: unread-key, no-shape."""
+    repeated = [key for key in outer.raw if key in text.raw and outer.raw[key] == text.raw[key]]  # the same at both levels
+    blocks: tuple[tuple[Config, list[str]], ...] = ((outer, repeated), (text, [])) if text is not outer else ((text, []),)
+    known = None
+    for block, skip in blocks:
+        for key in leftovers(block, skip):
+            known = known or agreement.facts(stack)
+            value = block.raw[key]
+            if agreement.agrees(key, value, block.raw, known):
+                continue
+            where = f"{block.path}.{key}" if block.path else key
+            good = agreement.fine(key, known)
+            message = f"{where} = {printable(repr(value), 60)} changes what a model holds, and the reader of model type "
+            message += f"{printable(block.model_type)} does not know it" + (f"; here it could only be {good}" if good else "")
+            raise ConfigError("unread-key", message, "the figures would be wrong; please report the model")
+
+
+def _something_said(outer: Config, text: Config) -> None:
+    """A config that names nothing of its shape could be any model of its type. Errors: no-shape."""
+    if text.shape and not text.shape - text.assumed and not SHAPE & outer.raw.keys():
+        raise ConfigError(
+            "no-shape",
+            f"this {printable(text.model_type)} config names no layers, width, heads or vocabulary: it could be any model of that type",
+            "give the whole config.json",
+        )
+
+
+def _assumed(outer: Config, text: Config) -> tuple[str, ...]:
+    """What of the shape is the class's default and not the file's word."""
+    found = sorted(key for key in text.assumed & text.shape if key not in outer.raw)
+    if not found:
+        return ()
+    listed = ", ".join(f"{key} {text.get(key):,}" if isinstance(text.get(key), int) else key for key in found)
+    return (f"not in the file, but {printable(text.model_type, 40)}'s default: {listed}",)
+
+
+_SHAPED = frozenset("hidden_size d_model n_state num_hidden_layers n_layer width embed_dim depth encoder_layers num_blocks".split())
+
+
+def _strange(outer: Config, text: Config) -> str | None:
+    """The first block of a name that nobody knows which has a width or a depth of its own: a tower."""
+    for key, value in outer.raw.items():
+        if key in SHAPING or key in outer.used or key in text.used or key in (*TEXTS, *FOREIGN) or not isinstance(value, Mapping):
+            continue
+        inner = [value, *(deeper for deeper in value.values() if isinstance(deeper, Mapping))]
+        if any(_SHAPED & block.keys() for block in inner):
+            return key
+    return None
+
+
 def _towers(outer: Config, text: Config, hidden: int) -> tuple[tuple[Weight, ...] | None, tuple[str, ...], Images | None]:
     """Towers beside the language model; a plain text model has none and does not load their readers."""
+    strange = _strange(outer, text)
+    if strange and not any(isinstance(outer.raw.get(part), Mapping) for part in PARTS):
+        return None, (f"not counted: what stands under {printable(strange, 40)}, whose shape is not read",), None
     wrapped = text is not outer or "parts" in class_defaults().get(outer.model_type, {})
     if not wrapped and not any(key in outer.raw for key in FOREIGN):
         return (), (), None
@@ -96,9 +178,7 @@ def _kind(value: Any) -> str:
 def _model_type(raw: Mapping[str, Any], id: str) -> str:
     given = raw.get("model_type")
     if given is None:
-        names = raw.get("architectures")
-        first = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
-        given = _BY_ARCHITECTURE.get(first or "")
+        given = by_class(_architecture(raw) or "")
         if given is None and any(isinstance(raw.get(block), Mapping) for block in TEXTS):
             given = "multimodal"
     if given is None:
@@ -135,8 +215,7 @@ def _text_block(outer: Config) -> tuple[Config, str]:
 
 
 def _language_type(value: Mapping[str, Any]) -> str | None:
-    names = value.get("architectures")
-    return _BY_ARCHITECTURE.get(names[0]) if isinstance(names, list) and names and isinstance(names[0], str) else None
+    return by_class(_architecture(value) or "")
 
 
 # Wrappers whose class takes "true" from the text's block where its own is false: older files said it there.

@@ -58,7 +58,7 @@ def test_kinds_that_estimates_ask_for_exist() -> None:
 
 def entries(raw: dict[str, Any]) -> list[tuple[Entry, ...]]:
     """What every layer keeps."""
-    return [tuple(entry for mixer in layer.mixers for entry in mixer.entries) for layer in model.read(raw).stack.layers]
+    return [tuple(entry for mixer in layer.mixers for entry in mixer.entries) for layer in model.read(raw, bare=True).stack.layers]
 
 
 def test_heads_that_do_not_share_evenly_are_refused() -> None:

@@ -34,7 +34,8 @@ _TYPES = {
         glm glm4 persimmon nemotron bitnet qwen2 qwen3 qwen2_vl_text qwen2_5_vl_text qwen3_vl_text glm4v_text
         mllama_text_model iquestcoder jais2 emu3_text_model granite4_vision_text granite_docling_text cosmos3_edge_text
         qwen2_5_omni_text paddleocr_vl_text hunyuan_vl_text phi4_multimodal voxtral_realtime_text hyperclovax muse_glimmer_text
-        molmo2_text chameleon apertus1p5_text cohere_compass_text glm_ocr_text""",
+        molmo2_text chameleon apertus1p5_text cohere_compass_text glm_ocr_text
+        exaone4_5_text qwen3_asr_text""",
     "google": "gemma gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text vaultgemma",
     "moe": """qwen2_moe qwen3_moe qwen3_vl_moe_text mixtral phimoe gpt_oss olmoe flex_olmo granitemoe granitemoeshared granitemoe_swa
         llama4_text minimax_m2 minimax_m3_vl_text minimax_m3 glm4_moe glm4v_moe_text ernie4_5_moe dbrx afmoe solar_open hy_v3

@@ -28,13 +28,13 @@ def whole_width(c: Config, query: int, dim: int) -> None:
         raise c.fail("kv_channels", dim, f"hidden_size / num_attention_heads ({c.hidden} / {query})")
 
 
-def borrowed(c: Config, model_type: str, *notes: str) -> Stack:
-    """The same keys, read as another type with that type's class defaults."""
+def borrowed(c: Config, model_type: str, unread: str = "") -> Stack:
+    """The same keys, read as another type with that type's class defaults. `unread`: what stands beside and is not counted."""
     inner = c.seen_as(model_type)
     read = reader(model_type)
     assert read is not None
     stack = read(inner)
-    return replace(stack, notes=(*stack.notes, *notes))
+    return replace(stack, unread=unread)
 
 
 # ---- dense
@@ -179,7 +179,7 @@ def minicpmv(c: Config) -> Stack:
         if not inner:
             raise c.fail("version", version, f"one of {', '.join(known)}")
     unseen = not isinstance(c.raw.get("vision_config"), dict) and not c.has("vision_encoder")
-    return borrowed(c, inner, *(("the vision tower and the resampler are not counted",) if unseen else ()))
+    return borrowed(c, inner, "the vision tower and the resampler" if unseen else "")
 
 
 @family("phi-msft", "mixformer-sequential")
@@ -213,8 +213,8 @@ def phi_msft(c: Config) -> Stack:
 def phi3_vision(c: Config) -> Stack:
     """Phi-3 and 4 with a vision tower that only the code beside the checkpoint knows."""
     c.dismiss("attention_bias", "mlp_bias")  # in the file, not in the class
-    notes = ("img_processor: the vision tower is not counted",) if c.has("img_processor") else ()
-    return decoder(c, gqa.uniform(c, spans=llama.window_everywhere(c)), llama.gated(c, bias=False), notes=notes)
+    stack = decoder(c, gqa.uniform(c, spans=llama.window_everywhere(c)), llama.gated(c, bias=False))
+    return replace(stack, unread="the vision tower of img_processor" if c.has("img_processor") else "")
 
 
 @family("molmo")
@@ -230,7 +230,7 @@ def molmo(c: Config) -> Stack:
         raise c.fail("layer_norm_type", kind, "rms or default")
     style: NormStyle = "rms" if kind == "rms" else "layer"
     tied = c.flag("weight_tying")
-    return decoder(
+    stack = decoder(
         c,
         gqa.uniform(c, biases=llama.biased(c, "qkv", "qkv_bias"), qk_norm="full" if c.flag("attention_layer_norm") else None),
         lambda _: dense(c.hidden, width // 2),
@@ -238,8 +238,8 @@ def molmo(c: Config) -> Stack:
         norm_style=style,
         tied=tied,
         outside=(Weight("new_embedding", "embedding", MOLMO_IMAGE_TOKENS, c.hidden),),
-        notes=("the vision tower is not counted: its shape is in the code beside the checkpoint",),
     )
+    return replace(stack, unread="the vision tower, whose shape is in the code beside the checkpoint")
 
 
 MOLMO_IMAGE_TOKENS = 128
@@ -304,7 +304,7 @@ def llava(c: Config) -> Stack:
 def phi4mm(c: Config) -> Stack:
     """Phi-4-multimodal: Phi-4-mini with adapters for images and speech, which are not part of the language model."""
     must(c, "lm_head_bias", False, False)
-    return borrowed(c, "phi3", "the towers and their LoRA adapters are not counted")
+    return borrowed(c, "phi3", "the towers and their LoRA adapters")
 
 
 @family("telechat", "telechat2")

@@ -137,7 +137,7 @@ def qwen2(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, biases="qkv", spans=window_from_layer(c)), gated(c, bias=False))
 
 
-@family("qwen3", "qwen3_vl_text")
+@family("qwen3", "qwen3_vl_text", "qwen3_asr_text")
 def qwen3(c: Config) -> Stack:
     """Norms on the heads of q and k."""
     return decoder(c, gqa.uniform(c, biases=biased(c), qk_norm="head", spans=window_from_layer(c)), gated(c, bias=False))
@@ -163,9 +163,12 @@ def exaone(c: Config) -> Stack:
     return decoder(c, gqa.uniform(c, biases=biased(c)), gated(c), layers=c.count("num_hidden_layers", "num_layers", most=MOST_LAYERS))
 
 
-@family("exaone4")
+@family("exaone4", "exaone4_5_text")
 def exaone4(c: Config) -> Stack:
-    """Head norms, norms after each block, and windows by a pattern such as LLLG."""
+    """Head norms, norms after each block, and windows by a pattern such as LLLG. No class builds EXAONE 4.5's prediction layer."""
+    if c.model_type == "exaone4_5_text":
+        c = c.seen_as("exaone4")
+    ahead = c.maybe("num_nextn_predict_layers", least=0, most=64)
     pattern = c.get("sliding_window_pattern")
     if isinstance(pattern, str):
         if not pattern or set(pattern) - set("LG"):
@@ -176,7 +179,8 @@ def exaone4(c: Config) -> Stack:
         windows = spans(c, types if c.maybe("sliding_window") else ["full_attention"] * c.layers)
     else:
         windows = window_by_type(c, 4)
-    return decoder(c, gqa.uniform(c, qk_norm="head", spans=windows), gated(c, bias=False))
+    notes = ("the checkpoint's multi-token-prediction layer is not counted",) if ahead else ()
+    return decoder(c, gqa.uniform(c, qk_norm="head", spans=windows), gated(c, bias=False), notes=notes)
 
 
 @family("hunyuan_v1_dense", "hunyuan_vl_text")

@@ -1,0 +1,151 @@
+"""What a config is where its model type does not say it: drafts, classifiers, params.json, class names, keys that say things twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmcalc import model, sources
+from llmcalc.errors import ConfigError
+from llmcalc.estimate import memory
+
+EAGLE3: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "num_hidden_layers": 1,
+    "draft_vocab_size": 32000,
+}
+DFLASH: dict[str, Any] = {
+    "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "num_hidden_layers": 5, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 128, "intermediate_size": 12288, "dflash_config": {"target_layer_ids": [1, 9, 17, 25, 33]}, "max_window_layers": 5,
+    "use_sliding_window": False, "layer_types": ["full_attention"] * 5,
+}  # fmt: skip
+
+
+def shape(hidden: int, heads: int, kv: int, inner: int, vocab: int, **more: Any) -> dict[str, Any]:
+    found = {
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "intermediate_size": inner,
+        "vocab_size": vocab,
+    }
+    return found | {"tie_word_embeddings": False, "max_position_embeddings": 4096} | more
+
+
+@pytest.mark.parametrize(
+    ("raw", "params"),
+    [
+        # The tensors of the drafts that SpecForge trains, counted from its configs and code.
+        (EAGLE3 | shape(4096, 32, 8, 14336, 128_256), 950_026_240),
+        (EAGLE3 | shape(2880, 64, 8, 17280, 201_088, head_dim=64), 886_775_040),
+        (EAGLE3 | shape(5120, 40, 10, 17920, 100_352, model_type="phi3"), 1_136_414_720),
+        (DFLASH | shape(4096, 32, 8, 12288, 151_936), 1_048_626_432),
+        (DFLASH | shape(6144, 32, 8, 12288, 131_072), 1_635_853_568),
+    ],
+)
+def test_drafts_are_what_their_class_says(raw: dict[str, Any], params: int) -> None:
+    found = model.read(raw)
+    assert memory.language_params(found) == params
+    assert "beside its target" in found.notes[0]
+
+
+@pytest.mark.parametrize("name", ["MedusaModel", "DSparkDraftModel", "PEagleDraftModel", "LlamaMTPModel", "EagleLlamaForCausalLM"])
+def test_other_drafts_are_refused_by_their_class(name: str) -> None:
+    with pytest.raises(ConfigError, match=name) as refused:
+        model.read({"model_type": "llama", **shape(4096, 32, 8, 14336, 32000), "architectures": [name]})
+    assert refused.value.code == "unknown-draft"
+
+
+def test_heads_of_classifiers_and_embedders() -> None:
+    raw = sources.read_bundled("Qwen/Qwen2-7B-Instruct").config
+    whole = memory.language_params(model.read(raw))  # 7,615,616,512, of which the untied head has 152,064 x 3,584
+    body = whole - 152_064 * 3584
+    assert memory.language_params(model.read(raw | {"architectures": ["Qwen2Model"]})) == body
+    assert (
+        memory.language_params(model.read(raw | {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 5})) == body + 5 * 3584
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "params"),
+    [
+        # Devstral Small, Llama-3-8B and -70B, DeepSeek-V2-Lite: published counts.
+        ({"dim": 5120, "n_layers": 40, "head_dim": 128, "hidden_dim": 32768, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 131072}, 23_572_403_200),
+        ({"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024, "ffn_dim_multiplier": 1.3}, 8_030_261_248),
+        ({"dim": 8192, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 4096, "ffn_dim_multiplier": 1.3}, 70_553_706_496),
+        ({"vocab_size": 102400, "dim": 2048, "inter_dim": 10944, "moe_inter_dim": 1408, "n_layers": 27, "n_dense_layers": 1, "n_heads": 16, "n_routed_experts": 64, "n_shared_experts": 2, "n_activated_experts": 6, "q_lora_rank": 0, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}, 15_706_484_224),
+    ],
+)  # fmt: skip
+def test_params_json_of_three_makers(raw: dict[str, Any], params: int) -> None:
+    found = model.read(raw)
+    assert memory.language_params(found) == params
+    assert found.max_context is None  # it does not say
+    with pytest.raises(ConfigError):
+        model.read(raw | {"qk_norm_before_rope": True})  # a key that nobody here knows
+
+
+@pytest.mark.parametrize(
+    ("name", "model_type"),
+    [
+        ("Qwen3MoeForCausalLM", "qwen3_moe"),
+        ("MiniCPM3ForCausalLM", "minicpm3"),
+        ("GPTNeoXForCausalLM", "gpt_neox"),
+        ("Phi3ForCausalLM", "phi3"),
+    ],
+)
+def test_a_class_names_its_type(name: str, model_type: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        model.read({"architectures": [name], "num_hidden_layers": -1})
+    assert model_type in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        ("Qwen/Qwen2-7B-Instruct", {"attention_bias": True}),  # its queries, keys and values have one anyway
+        ("Qwen/Qwen3-8B", {"num_heads": 32, "n_embd": 4096, "padded_vocab_size": 151_936, "sliding_window": -1, "decoder_sparse_step": 1}),
+        ("Qwen/Qwen3-30B-A3B", {"n_routed_experts": 128, "first_k_dense_replace": 0, "moe_layer_freq": 1}),
+        (
+            "meta-llama/Llama-3.1-8B",
+            {"use_sliding_window": False, "max_window_layers": 28, "qk_norm": False, "no_bias": True, "head_size": 128},
+        ),
+    ],
+)
+def test_keys_that_say_what_was_read_are_no_reason_to_refuse(id: str, said: dict[str, Any]) -> None:
+    raw = sources.read_bundled(id).config
+    assert model.read(raw | said).stack == model.read(raw).stack
+
+
+@pytest.mark.parametrize(
+    ("id", "said", "good"),
+    [
+        ("meta-llama/Llama-3.1-8B", {"num_heads": 16}, "here it could only be 32"),
+        ("meta-llama/Llama-3.1-8B", {"use_qk_norm": True}, "here it could only be false"),
+        ("meta-llama/Llama-3.1-8B", {"sliding_window": 512}, "sliding_window = 512"),
+        ("meta-llama/Llama-3.1-8B", {"moe_intermediate_size": 7}, "moe_intermediate_size = 7"),
+        ("Qwen/Qwen3-30B-A3B", {"first_k_dense_replace": 3}, "first_k_dense_replace = 3"),
+    ],
+)
+def test_keys_that_say_something_else_are_refused_with_what_would_be_fine(id: str, said: dict[str, Any], good: str) -> None:
+    with pytest.raises(ConfigError, match=good) as refused:
+        model.read(sources.read_bundled(id).config | said)
+    assert refused.value.code == "unread-key"
+
+
+def test_a_config_that_says_nothing() -> None:
+    with pytest.raises(ConfigError) as refused:
+        model.read({"model_type": "llama"})
+    assert refused.value.code == "no-shape"
+    notes = model.read({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32}).notes
+    assert notes == ("not in the file, but llama's default: num_attention_heads 32, vocab_size 32,000",)
+
+
+def test_towers_under_other_names_are_unknown() -> None:
+    raw = sources.read_bundled("Qwen/Qwen-7B").config
+    found = model.read(raw | {"audio": {"n_state": 1280, "n_layer": 32}})
+    assert found.towers is None and "audio" in found.notes[-1]
+    inner = {"model_type": "llama", **shape(2048, 16, 4, 6144, 59_264), "num_hidden_layers": 28}
+    found = model.read({"model_type": "glmasr", "lm_config": inner, "whisper_config": {"d_model": 1280, "encoder_layers": 32}})
+    assert found.towers is None and len(found.stack.layers) == 28
