@@ -10,10 +10,11 @@ from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmcalc.estimate import Answered, Estimate
+    from llmcalc.estimate import Answered
     from llmcalc.estimate.cost import Cost
     from llmcalc.estimate.decode import Decode
     from llmcalc.estimate.memory import Kv, KvLayers, Part, Weights
+    from llmcalc.estimate.verdict import Fit, FitRow
     from llmcalc.plan import Adapters, Deployment
     from llmcalc.sources import Source
 
@@ -110,12 +111,12 @@ def estimate_weights(model: Model, *, weights: str = "auto") -> Answered[Weights
     return memory.weights(model, weights)
 
 
-def estimate_fit(model: Model, plan: Deployment, *, ctx: int, batch: int = 1) -> Estimate:
+def estimate_fit(model: Model, plan: Deployment, *, ctx: int, batch: int = 1) -> Answered[Fit, FitRow]:
     """What `llmcalc fit` prints."""
-    from llmcalc.estimate import capacity
+    from llmcalc.estimate import verdict
     from llmcalc.plan import Workload
 
-    return capacity.fit(model, plan, Workload(ctx, batch))
+    return verdict.fit(model, plan, Workload(ctx, batch))
 
 
 def estimate_decode(model: Model, plan: Deployment, *, ctx: int, batch: int = 1, method: str = "napkin") -> Answered[Decode, Never]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.estimate import capacity, layout, memory, rates, step, talk, terms
+from llmcalc.estimate import capacity, layout, memory, rates, step, talk, terms, ways
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import money, time
@@ -589,6 +589,11 @@ COMPARED = (
 BOUNDS = {"memory-weights": "reading weights", "memory-kv": "reading caches", "compute": "arithmetic", "communication": "communication"}
 
 
+def _enough(plan: Deployment) -> str:
+    own = (plan.tp, plan.pp) == plan.engine.layout(plan.ranks)
+    return f"{plan.ranks} × would do" + ("" if own else ways.words(plan))
+
+
 def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) -> Iterator[dict[str, Any]]:
     """The rows of one rack."""
     plan, most, number = rack.plan, rack.most, len(rack.members)
@@ -613,8 +618,8 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
         if not found["fits"]:
             single = replace(plan, device=one.device)
             need = float(held["weight_bytes"][index] + max(mine, 1) * held["kv_bytes_per_sequence"][index])
-            lacks, count = need - float(held["usable_bytes"][index]), capacity.smallest_count(space.model, single, space.ctx, need)
-            found |= {"lacks_bytes": round(lacks), "why": f"lacks {size(lacks)}" + (f"; {count} × would do" if count else "")}
+            lacks, more = need - float(held["usable_bytes"][index]), ways.smallest(space.model, single, Workload(space.ctx, max(mine, 1)))
+            found |= {"lacks_bytes": round(lacks), "why": f"lacks {size(lacks)}" + (f"; {_enough(more)}" if more else "")}
             yield found
             continue
         found |= {key: value.get(key) for key in COMPARED if key in value}

@@ -9,7 +9,7 @@ import pytest
 from shapes import bundled, plan
 
 from llmcalc.cli import main
-from llmcalc.estimate import capacity, cost, decode, layout, memory, terms
+from llmcalc.estimate import capacity, cost, decode, layout, memory, terms, verdict
 from llmcalc.figures import Figure
 from llmcalc.formulas import money, time
 from llmcalc.plan import Workload
@@ -150,7 +150,7 @@ def test_uc076_the_context_assumed_is_visible(capsys: pytest.CaptureFixture[str]
 def test_uc021_the_numbers_of_one_answer_agree(name: str) -> None:
     """github.com/redhat-performance/configiq/issues/112: tokens, bytes and sequences on one screen follow from each other."""
     found = bundled(name)
-    answer = capacity.fit(found, plan(found, "h200-sxm", tp=2), Workload(32768, 3))
+    answer = verdict.fit(found, plan(found, "h200-sxm", tp=2), Workload(32768, 3))
     r = answer.results
     assert r["usable_bytes"] == r["weight_bytes"] + r["kv_budget_bytes"]
     assert r["kv_budget_bytes"] / r["kv_bytes_per_sequence"] == pytest.approx(r["max_batch_exact"], rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from llmcalc import cli, engines, formats, hardware, load_model
 from llmcalc import model as model_reader
 from llmcalc.architecture import Entry
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, charged, layout, memory, overheads, words
+from llmcalc.estimate import capacity, charged, layout, memory, overheads, verdict, ways, words
 from llmcalc.estimate.tuples import Tuples
 from llmcalc.figures import Figure
 from llmcalc.formulas import engines as f
@@ -183,9 +184,9 @@ def test_what_is_reserved_is_not_the_caches(engine: str, capsys: pytest.CaptureF
 def test_a_ledger_adds_up() -> None:
     for engine in engines.names():
         device = "apple-m2-ultra" if engine == "mlx" else "h100-sxm"
-        estimate = capacity.fit(load_model("Qwen/Qwen3-8B", offline=True), plan(device, engine), Workload(8192, 2))
-        *parts, left = estimate.rows
-        assert sum(row["bytes"] for row in parts) == pytest.approx(left["bytes"], abs=8)
+        estimate = verdict.fit(load_model("Qwen/Qwen3-8B", offline=True), plan(device, engine), Workload(8192, 2))
+        *parts, left = (row for row in estimate.rows if row.engine is None)
+        assert sum(row.bytes for row in parts) == pytest.approx(left.bytes, abs=8)
 
 
 def test_kv_shows_ideal_and_policy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,13 +218,84 @@ def test_states_limit_the_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     ("name", "device"), [("Qwen/Qwen3-32B", "rtx-4090"), ("deepseek-ai/DeepSeek-V3", "h100-sxm"), ("Qwen/Qwen3.5-27B", "rtx-4090")]
 )
 def test_the_count_that_would_hold_it_does(engine: str, name: str, device: str) -> None:
-    """As stages of a pipeline, which replicate no cache: so many hold it, and one less does not."""
+    """In a layout that engines take: so many hold it, and no layout of one less does, or of a node less."""
     found, work = load_model(name, offline=True), Workload(8192, 4)
-    needed = capacity.fit(found, plan(device, engine), work).results["needed_bytes"]
-    count = capacity.smallest_count(found, plan(device, engine), work.ctx, needed)
-    assert count is not None
-    assert capacity.fit(found, plan(device, engine, pp=count), work).results["usable_bytes"] >= needed
-    assert capacity.fit(found, plan(device, engine, pp=count - 1), work).results["usable_bytes"] < needed
+    option = ways.smallest(found, plan(device, engine), work)
+    assert option is not None and layout.obstacle(found, option) is None
+    assert verdict.fit(found, option, work).results.fits
+    for fewer in ways.layouts(option, option.ranks - (8 if option.ranks > option.device.devices_per_node else 1)):
+        assert not verdict.fit(found, fewer, work).results.fits
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "engine", "more"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "l40s", "vllm", ("--weights", "fp8")),
+        ("Qwen/Qwen2.5-VL-72B-Instruct", "4x a100-40-sxm", "vllm@0.7", ("--memory-utilization", "0.95", "-c", "32768")),
+        ("Qwen/Qwen3-235B-A22B", "rtx-4090", "sglang", ()),
+        ("Qwen/Qwen3.5-27B", "3x rtx-4090", "napkin", ()),
+    ],
+)
+def test_a_hint_can_be_followed(model: str, device: str, engine: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """vllm-project/vllm issues 16570, 49064: "5 x a100-40-sxm" was refused as tp 5."""
+    on = ("-m", model, "--engine", engine, *more)
+    said = run(capsys, "fit", *on, "-d", device)["warnings"]
+    hint = re.search(r"(\d+) × (\S+?)(?: \(([^)]*)\))? would hold it", " ".join(said))
+    assert hint is not None
+    options = [word for pair in (hint[3] or "").split(", ") if pair for word in (f"--{pair.split()[0]}", pair.split()[1])]
+    options = ["--tp", "1", *options] if options and "--tp" not in options else options
+    found = run(capsys, "fit", *on, "-d", f"{hint[1]}x {hint[2]}", *options, "--check")
+    assert found["results"]["fits"] and "refused" not in found["results"]
+
+
+def test_cheaper_ways_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """Llama-3.1-8B, one sequence of 131,072 tokens on 24 GB: 16 GB of weights and 16 of cache; 8 in fp8 do not fit either."""
+    said = run(capsys, "fit", "-m", "meta-llama/Llama-3.1-8B", "-d", "rtx-4090", "-c", "128k")["warnings"][0]
+    order = ["tokens of context would fit", "a 4-bit checkpoint would fit", "would hold it"]
+    assert [said.index(way) for way in order] == sorted(said.index(way) for way in order)
+    assert "a cache in q8_0" not in said
+
+
+def test_a_refused_layout_is_no_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    for engine in ("napkin", "vllm"):
+        assert cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "3x h100-sxm", "-c", "4k", "--engine", engine, "--check", "--offline"]) == 3
+        assert "engines refuse tp 3" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_what_no_engine_holds_is_arithmetic(capsys: pytest.CaptureFixture[str]) -> None:
+    """42.7 GB of Q4_K_M beside 40.2 GB that macOS leaves the GPU of 48."""
+    on = ["fit", "-m", "meta-llama/Llama-3.3-70B-Instruct", "-d", "m4 pro 48gb", "--weights", "q4_k_m", "-c", "8k", "--offline"]
+    assert cli.main([*on, "--check"]) == 3
+    assert "fits by arithmetic; in none of the engines" in " ".join(capsys.readouterr().out.split())
+    found = run(capsys, *on)
+    assert found["results"]["fits"] and found["results"]["engines_that_hold"] == ["napkin"]
+    assert [(row["engine"], row["holds"]) for row in found["rows"] if row["engine"]][1:] == [
+        ("llama.cpp", False), ("ollama", False), ("mlx", False)
+    ]  # fmt: skip
+
+
+def test_mla_under_tensor_parallelism_is_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    """DeepSeek-V3 on eight ranks: eight copies of 576 x 2 B a token and layer; in eight groups every rank holds its own sequences."""
+    on = ("fit", "-m", "deepseek-ai/DeepSeek-V3", "-d", "8x h200-sxm", "-c", "8k", "--engine", "vllm")
+    said = next(line for line in run(capsys, *on)["warnings"] if "holds each cache 8 times" in line)
+    grouped = run(capsys, *on, "--tp", "1", "--ep", "8")["results"]["max_batch"]
+    assert f"attention in 8 groups (tp 1, ep 8) would hold {grouped:,} sequences" in said
+
+
+def test_slots_hold_their_contexts_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    """llama.cpp: 4 slots of 131,072 tokens of gpt-oss-20b take 12.07 GiB beside 12.82 GiB of weights; -b is the slots' least."""
+    on = ("fit", "-m", "openai/gpt-oss-20b", "-c", "131072", "--engine", "llama.cpp")
+    r = run(capsys, *on, "-d", "rtx-5090", "--parallel", "4")["results"]
+    assert r["engine_bytes"] / GIB == pytest.approx(25.4, abs=0.1) and "-c 524288 -np 4" in r["start_command"]
+    assert not run(capsys, *on, "-d", "rtx-4090", "--parallel", "4")["results"]["fits"]
+    assert "-np 2" in run(capsys, *on, "-d", "rtx-5090", "-b", "2")["results"]["start_command"]
+
+
+def test_what_is_kept_free_is_not_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """Qwen3.8-27B in Q3_K_M with 65,536 tokens of q4_0 ran wholly on 16 GB in 14,445 MiB; sudoingX/qwen38-mtp pull 62."""
+    on = ("fit", "-m", "Qwen/Qwen3.5-27B", "-d", "rtx-5080", "--weights", "q3_k_m", "--kv-dtype", "q4_0", "-c", "65536", "--parallel", "1")
+    r = run(capsys, *on, "--engine", "llama.cpp")["results"]
+    assert r["fits"] and r["engine_bytes"] / MIB == pytest.approx(14445, rel=0.05)
 
 
 def test_a_share_of_the_free_memory() -> None:
@@ -500,7 +572,7 @@ def test_llama_cpp_gives_each_slot_a_context(capsys: pytest.CaptureFixture[str])
 
 def test_towers_that_are_not_read_are_not_counted() -> None:
     bare = replace(load_model("Qwen/Qwen3-8B", offline=True), towers=None)
-    assert "the towers are not counted: their shape is not read" in capacity.fit(bare, plan(), Workload(4096, 1)).warnings
+    assert "the towers are not counted: their shape is not read" in verdict.fit(bare, plan(), Workload(4096, 1)).warnings
 
 
 def test_replicas_share_the_batch(capsys: pytest.CaptureFixture[str]) -> None:
@@ -533,7 +605,7 @@ def test_what_small_engines_hold_beside_the_cache() -> None:
     for engine, device, rows in (("ollama", "rtx-4090", 512), ("mlx", "apple-m2-ultra", 1), ("trt-llm", "h100-sxm", 2048)):
         sampler = next(part for part in overheads.activation(found, plan(device, engine), 8192).inputs if part.name == "sampler_bytes")
         assert sampler.value == rows * 128256 * 4, engine
-    assert overheads.overheads(found, plan("rtx-4090", "ollama"), 8192)["other buffers"].value >= 457 * MIB
+    assert engines.find("ollama").free_bytes == 457 * MIB
 
 
 # ---- several devices ----------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from llmcalc.cli import main
 from llmcalc.commands import COMMANDS, parse
 from llmcalc.config import SHAPING
 from llmcalc.errors import LlmcalcError, printable
-from llmcalc.estimate import capacity, decode, memory, weight_files
+from llmcalc.estimate import decode, memory, verdict, weight_files
 from llmcalc.files import Blob
 from llmcalc.plan import Workload
 from llmcalc.quiz import answers, review
@@ -228,7 +228,7 @@ def use(found: model.Model) -> None:
     run = api.deploy(found, "8x h100-sxm")
     work = Workload(4096, 16)
     decode.decode(found, run, work)
-    capacity.fit(found, run, work)
+    verdict.fit(found, run, work)
 
 
 def config_check(raw: Any) -> None:
@@ -289,7 +289,7 @@ def profile_object_check(parsed: Any) -> None:
         found = qwen()
         run = replace(api.deploy(found, "8x h100-sxm"), device=device)
         settle(lambda: decode.decode(found, run, Workload(4096, 16)))
-        settle(lambda: capacity.fit(found, run, Workload(4096, 16)))
+        settle(lambda: verdict.fit(found, run, Workload(4096, 16)))
 
 
 @cache

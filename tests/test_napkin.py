@@ -19,7 +19,7 @@ from shapes import THIRTEEN_B, bundled, plan
 from llmcalc import model
 from llmcalc.architecture import Model
 from llmcalc.cli import main
-from llmcalc.estimate import capacity, cost, decode, memory
+from llmcalc.estimate import cost, decode, memory, verdict
 from llmcalc.formulas import compute, time
 from llmcalc.plan import Workload
 
@@ -43,7 +43,7 @@ def ran13(batch: int, **formats: str) -> dict[str, Any]:
 
 def fitted(name: str = LLAMA, ctx: int = 8192, **formats: str) -> dict[str, Any]:
     found = bundled(name)
-    return capacity.fit(found, plan(found, **formats), Workload(ctx)).results
+    return verdict.fit(found, plan(found, **formats), Workload(ctx)).results
 
 
 def paid(batch: int, **more: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ VECTORS: list[tuple[str, str, float, float, Callable[[], float]]] = [
         "71 sequences",
         71,
         EXACT,
-        lambda: capacity.fit(thirteen(), plan(thirteen(), reserve_bytes=6e9), Workload(4096)).results["max_batch"],
+        lambda: verdict.fit(thirteen(), plan(thirteen(), reserve_bytes=6e9), Workload(4096)).results["max_batch"],
     ),
     ("S3-N3a", "one pass: 7.8 ms", 7.8, 0.05, lambda: ran13(1)["weight_read_s"] * 1e3),
     ("S3-N3b", "at most 129 tokens/s", 129, 0.5, lambda: ran13(1)["single_stream_ceiling_tokens_per_s"]),

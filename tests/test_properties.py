@@ -17,7 +17,7 @@ from llmcalc import hardware, model
 from llmcalc.architecture import Model
 from llmcalc.cli import main
 from llmcalc.errors import LlmcalcError, UsageError
-from llmcalc.estimate import capacity, cost, decode, layout, memory, step, terms
+from llmcalc.estimate import cost, decode, layout, memory, step, terms, verdict
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
 
@@ -150,15 +150,17 @@ def test_a_sweep_is_its_points(found: Model, batch: list[int], ctx: list[int], m
 def test_what_fits_is_what_fits(found: Model, device: str, batch: int, ctx: int, tp: int) -> None:
     """The largest batch fits, one more does not; the longest context fits, one token more does not."""
     run = plan(found, device, tp=tp)
-    answer = capacity.fit(found, run, Workload(ctx, batch)).results
+    answer = verdict.fit(found, run, Workload(ctx, batch)).results
     most, longest = answer["max_batch"], answer["max_ctx_tokens"]
-    assert answer["fits"] is (batch <= most)
+    assert answer["fits"] is (batch <= most and "refused" not in answer)
+    if "refused" in answer:
+        return
     if most:
-        assert capacity.fit(found, run, Workload(ctx, most)).results["fits"]
-        assert not capacity.fit(found, run, Workload(ctx, most + 1)).results["fits"]
+        assert verdict.fit(found, run, Workload(ctx, most)).results["fits"]
+        assert not verdict.fit(found, run, Workload(ctx, most + 1)).results["fits"]
     if longest:
-        assert capacity.fit(found, run, Workload(longest, batch)).results["fits"]
-        assert not capacity.fit(found, run, Workload(longest + 1, batch)).results["fits"]
+        assert verdict.fit(found, run, Workload(longest, batch)).results["fits"]
+        assert not verdict.fit(found, run, Workload(longest + 1, batch)).results["fits"]
 
 
 @given(models, batches, contexts, methods)

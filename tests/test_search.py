@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcalc import engines, formats, hardware, model, search, sources
-from llmcalc.estimate import capacity, cost, decode, step, terms
+from llmcalc.estimate import cost, decode, step, terms, verdict
 from llmcalc.plan import Deployment, Workload
 from llmcalc.search import X_AXES, Y_AXES, Limits, Space
 
@@ -102,7 +102,7 @@ def singles(space: Space) -> list[dict[str, Any]]:
         if tp > one.device.devices_per_node or (tp > 1 and not (one.device.link and one.device.link.bytes_per_s)):
             continue
         plan = Deployment(one.device, weights, kv, tp=tp, usd_per_device_hour=one.usd_per_hour)
-        most = capacity.fit(space.model, plan, Workload(space.ctx, 1)).results["max_batch"]
+        most = verdict.fit(space.model, plan, Workload(space.ctx, 1)).results["max_batch"]
         for batch in range(1, most + 1):
             if one.usd_per_hour is None:
                 r = decode.decode(space.model, plan, Workload(space.ctx, batch), space.method).results
@@ -151,7 +151,7 @@ def test_every_device_in_a_rack_is_estimated_as_by_itself(engine: str) -> None:
             seen.add(one.device.id)
             single = decode.decode(space.model, plan, Workload(4096, 7))
             assert figures["tpot_s"].value[index][1] == pytest.approx(single.results["tpot_s"], rel=1e-12), one.device.id
-            assert int(rack.most[index]) == max(0, capacity.fit(space.model, plan, Workload(4096, 1)).results["max_batch"])
+            assert int(rack.most[index]) == max(0, verdict.fit(space.model, plan, Workload(4096, 1)).results["max_batch"])
             alone = step.prompt_time(terms.prompt_terms(space.model, plan, 4096)).value
             assert (alone is None and np.isnan(read[index][0])) or read[index][0] == pytest.approx(alone, rel=1e-12)
     unsized = {id for id in devices if hardware.load(id).memory_bytes is None}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import typer
 
+from llmcalc.answers import ABSENT, Words
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, printable
-from llmcalc.estimate import capacity
+from llmcalc.estimate import capacity, verdict
 from llmcalc.plan import Deployment, Workload
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -43,25 +43,13 @@ def fit(which: o.ModelChoice, place: o.Placement, work: o.Work, run: o.Running, 
     elif draft:
         raise UsageError("bad-value", f"--draft {printable(draft, 60)}: no token is drafted", "say how many with --draft-tokens N")
     held = Workload(tokens, sequences)
-    estimate = capacity.fit(found, plan, held)
-    r = estimate.results
-    facts = (
-        Fact("fits", "fits", r["fits"]),
-        Fact("max_batch", "sequences that fit", r["max_batch"], note=f"of {tokens:,} tokens"),
-        Fact("max_batch_exact", "  before rounding down", r["max_batch_exact"], shown=r["max_batch_exact"] > 0),
-        Fact("max_ctx_tokens", f"longest context at batch {sequences:,}", r["max_ctx_tokens"], "tokens"),
-        Fact("kv_capacity_tokens", "tokens of cache in all", r["kv_capacity_tokens"], "tokens"),
-        Fact("kv_bytes_per_sequence", "cache of one sequence", r["kv_bytes_per_sequence"], "B"),
-        *(
-            Fact(key, key, r[key], "B", shown=False)
-            for key in ("memory_bytes", "usable_bytes", "reserve_bytes", "weight_bytes", "kv_budget_bytes")
-        ),
-        Fact("needed_bytes", f"needed for batch {sequences:,}", r["needed_bytes"], "B", shown=not plan.engine.nominal),
-        *engine_facts(r),
-    )
+    estimate = verdict.fit(found, plan, held)
+    r, slots = estimate.results, capacity.running(plan, held)
+    others = sum(row.engine not in (None, plan.engine.name) for row in estimate.rows)
+    yes, headline = verdict_of(plan, r, others)
     report = Report(
         command="fit",
-        title=f"{found.id} on {plan.ranks} × {plan.device.id}: " + ("fits" if r["fits"] else "does not fit"),
+        title=f"{found.id} on {plan.ranks} × {plan.device.id}: {headline}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
         inputs={
@@ -73,38 +61,51 @@ def fit(which: o.ModelChoice, place: o.Placement, work: o.Work, run: o.Running, 
             "draft": draft,
         },
         header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
-        facts=facts,
-        columns=(Column("item", "memory"), Column("bytes", "bytes", "B"), *(Column(key, key, shown=False) for key in ENGINE_KEYS)),
-        rows=(*estimate.rows, *capacity.by_engine(found, plan, held)),
+        facts=facts(
+            r,
+            max_batch=f"of {tokens:,} tokens",
+            max_batch_exact=r.max_batch_exact > 0,
+            max_ctx_tokens=Words(f"longest context at batch {slots:,}"),
+            needed_bytes=Words(f"needed for batch {slots:,}", shown=not plan.engine.nominal),
+            weight_bytes_per_device=plan.ranks > 1,
+            kv_bytes_per_sequence_per_device=plan.ranks > 1,
+        ),
+        columns=columns(verdict.FitRow, kv_capacity_tokens=False),
+        second=SECOND,
+        rows=estimate.rows,
         remarks=remarks(plan, r),
         assumptions=(*assumed, *c.variant(plan), *c.release(run.engine, plan), *estimate.assumptions),
         warnings=estimate.warnings,
         figures=estimate.figures,
-        verdict=bool(r["fits"]),
-        absent=((" ".join(ENGINE_KEYS), "null in rows of the ledger, which belong to no other engine"),),
+        verdict=yes,
+        absent=(
+            (" ".join(SECOND), "null in rows of the ledger, which belong to no other engine"),
+            ("why", "null where engines take the layout"),
+        ),
     )
     c.say(report, out)
 
 
-ENGINE_KEYS = ("engine", "kv_capacity_tokens", "max_batch")
+SECOND = ("engine", "holds", "max_batch", "max_ctx_tokens", "kv_capacity_tokens", "why")
 
 
-def engine_facts(r: dict[str, Any]) -> tuple[Fact, ...]:
-    """What only an engine has: what it takes when it runs, its step, its log and the command that starts it."""
-    if "engine_bytes" not in r:
-        return ()
-    return (
-        Fact("engine_bytes", "the running engine takes", r["engine_bytes"], "B"),
-        Fact("batched_tokens", "tokens of a step", r["batched_tokens"], "tokens"),
-        *(Fact(key, key, r[key], shown=False) for key in ("max_sequences", "log", "start_command")),
-    )
+def verdict_of(plan: Deployment, r: verdict.Fit, others: int) -> tuple[bool, str]:
+    """Whether the answer is yes, and the words of the headline. What the textbook's memory holds, an engine has to hold, too."""
+    if r.refused is not ABSENT:
+        runs = plan.engine.runs_on(plan.device.vendor, plan.device.kind)
+        return False, f"engines refuse tp {plan.tp}, pp {plan.pp}, ep {plan.ep}" if runs else r.refused
+    if not r.fits:
+        return False, "does not fit"
+    if plan.engine.nominal and others and not any(name != plan.engine.name for name in r.engines_that_hold):
+        return False, "fits by arithmetic; in none of the engines that run there"
+    return True, "fits"
 
 
-def remarks(plan: Deployment, r: dict[str, Any]) -> tuple[str, ...]:
+def remarks(plan: Deployment, r: verdict.Fit) -> tuple[str, ...]:
     """What the engine would log, and how to start it."""
-    if "log" not in r:
+    if r.log is ABSENT:
         return ()
-    return (*(f"{plan.engine.name} logs: {line}" for line in r["log"]), f"start: {r['start_command']}")
+    return (*(f"{plan.engine.name} logs: {line}" for line in r.log), f"start: {r.start_command}")
 
 
 def register(app: typer.Typer) -> None:

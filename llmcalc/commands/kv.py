@@ -104,10 +104,10 @@ LARGE = "h100-sxm"
 
 def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What an engine and a device add to the ideal figures, and in words how the engine counts."""
-    from llmcalc.estimate import capacity, words
+    from llmcalc.estimate import verdict, words
     from llmcalc.plan import Workload
 
-    held = capacity.kv_held(found, plan, Workload(tokens, batch))
+    held = verdict.kv_held(found, plan, Workload(tokens, batch))
     if not on_device:
         held = {key: value for key, value in held.items() if key.startswith("engine")}
     if plan.engine.nominal:

@@ -11,8 +11,8 @@ from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.commands.space import listed
-from llmcalc.estimate import capacity
 from llmcalc.estimate import roofline as estimator
+from llmcalc.estimate import verdict
 from llmcalc.plan import Workload
 from llmcalc.present import Axis, Chart, Mark, Report, Series, columns, facts
 
@@ -44,7 +44,7 @@ def roofline(which: o.ModelChoice, place: o.Placement, drawn: Drawn, by: o.Readi
     plan, method = c.placed(found, place), by.method
     batch, prompt = drawn.batch, drawn.prompt
     if batch is None:
-        most = capacity.holds(found, plan, Workload(tokens, 1)).max_batch or 1
+        most = verdict.holds(found, plan, Workload(tokens, 1)).max_batch or 1
         batches = tuple(sorted({2**power for power in range(int(most).bit_length())} | {int(most)}))
     else:
         batches = tuple(sorted({parse.whole_number(word, "batch") for word in listed(batch, "batch")}))

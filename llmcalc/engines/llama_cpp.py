@@ -6,13 +6,15 @@ from llmcalc.engines.row import GIB, Engine, Start
 
 ROWS = (
     Engine(
-        name="llama.cpp", kind="desktop", split="pipeline", tensor=True, vendors=(),
+        name="llama.cpp", kind="desktop", split="pipeline", tensor=True, vendors=(), kinds=("gpu", "unified", "apple", "cpu"),
         start=Start(
             "llama-server -hf {model} -ngl 99 -c {all} -np {seqs}",
             (("-sm", "split"), ("-ub", "step"), ("-ctk", "kv"), ("-ctv", "kv"), ("--no-kv-unified", "several")),
         ),
         block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), sequences=(1, 1), large=None,
-        logit_bytes=4, other_bytes=(1.1 * GIB,) * 3,
-        source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp; llama_params_fit keeps 1024 MiB free; a micro-batch's logits by logs",
+        logit_bytes=4, slot_caches=True,
+        other_bytes=(0.1 * GIB,) * 3,
+        # llama_params_fit keeps 1,024 MiB free of what -c and -ngl leave open: the start line gives both.
+        source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp and src/llama.cpp: llama_params_fit; a micro-batch's logits by logs",
     ),
 )  # fmt: skip

@@ -70,6 +70,12 @@ class Engine:
     utilization: float = 1.0
     share_rule: Callable[[float, int, int, float], float] | None = None
     """The share by (memory, tp, ranks, tokens of a step), where a rule makes it that sets aside what a step and graphs take."""
+    kinds: tuple[str, ...] = ()
+    """On which kinds of devices it runs; empty: all."""
+    free_bytes: float = 0
+    """What it leaves of each device, and does not take."""
+    slot_caches: bool = False
+    """The caches of all its slots are there from the start."""
     of_free: bool = False
     """The share applies to what weights and buffers leave free."""
     pool: bool = False
@@ -111,6 +117,10 @@ class Engine:
     def family(self) -> str:
         """The name without the release."""
         return self.name.partition("@")[0]
+
+    def runs_on(self, vendor: str, kind: str) -> bool:
+        """Whether it runs on a vendor's devices of that kind."""
+        return (not self.vendors or vendor in self.vendors) and (not self.kinds or kind in self.kinds)
 
     def layout(self, devices: int) -> tuple[int, int]:
         """(tensor-parallel ranks, stages) over so many devices, as the engine lays a model over them by itself."""

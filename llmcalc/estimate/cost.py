@@ -8,7 +8,7 @@ from typing import Any, Never
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, layout, step, terms
+from llmcalc.estimate import Answered, layout, step, terms, verdict
 from llmcalc.figures import Figure
 from llmcalc.formulas import money, time
 from llmcalc.plan import Deployment, Workload
@@ -158,7 +158,7 @@ def cost(
             tokens_per_s=rate,
         )
     )
-    fitted = capacity.holds(model, plan, work)
+    fitted = verdict.holds(model, plan, work)
     warnings = [*fitted.warnings]
     if hour is None:
         warnings.append(f"every usd_…: {price_text}; give one with `price`, in USD per device-hour")

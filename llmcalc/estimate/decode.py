@@ -6,7 +6,7 @@ from typing import Never
 
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
-from llmcalc.estimate import Answered, capacity, layout, memory, step, terms
+from llmcalc.estimate import Answered, layout, memory, step, terms, verdict
 from llmcalc.estimate.terms import Bound
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as f
@@ -73,7 +73,7 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         if value["kv_read_bytes"]
         else None
     )
-    fitted = capacity.holds(model, plan, work)
+    fitted = verdict.holds(model, plan, work)
     warnings = [*fitted.warnings]
     if p.value is None:
         warnings.append(

@@ -10,7 +10,7 @@ from typing import Any
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, layout, memory, step, terms
+from llmcalc.estimate import Answered, capacity, layout, memory, step, terms, verdict
 from llmcalc.figures import Figure
 from llmcalc.formulas import speculation as f
 from llmcalc.formulas import time
@@ -286,7 +286,7 @@ def speculation(
     slower = [row.batch for row in rows if row.speedup < 1]
     cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
     extra, memory_words = draft_memory(model, plan, work, draft)
-    held = capacity.holds(model, plan, Workload(work.ctx + chosen, work.batch))
+    held = verdict.holds(model, plan, Workload(work.ctx + chosen, work.batch))
     warnings = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     intensity, ridge = verify_intensity(model, plan, chosen + 1)
     if ridge is not None and intensity > ridge:

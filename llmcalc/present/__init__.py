@@ -133,8 +133,24 @@ class Report:
     brief: tuple[int, ...] = ()
     """The rows that a terminal shows, where there are too many to read; empty: all."""
     chart: Chart | None = None
+    second: tuple[str, ...] = ()
+    """Keys of a table of its own, of the rows that have a value in the first of them; the others are the first table's."""
     absent: tuple[tuple[str, str], ...] = ()
     """(Keys, why they are null where they are null), for those who read keys; no key: every null without a reason yet."""
+
+
+def tables(report: Report) -> list[Report]:
+    """The report once for each of its tables, with the rows and the columns of that one."""
+    if not report.second:
+        return [report]
+    mine = [row for row in report.rows if row.get(report.second[0]) is not None]
+    first = replace(
+        report,
+        columns=tuple(column for column in report.columns if column.key not in report.second),
+        rows=tuple(row for row in report.rows if row.get(report.second[0]) is None),
+    )
+    by_key = {column.key: column for column in report.columns}
+    return [each for each in (first, replace(report, columns=tuple(by_key[key] for key in report.second), rows=tuple(mine))) if each.rows]
 
 
 Format = Literal["table", "json", "csv", "markdown", "html", "svg", "png"]

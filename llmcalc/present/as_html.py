@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from llmcalc.present import Carries, Report, exact, page, shown
+from llmcalc.present import Carries, Report, exact, page, shown, tables
 from llmcalc.present.markup import cell_class, column_class, document, text_of
 
 CARRIES = Carries(endings=(".html", ".htm"), facts=True, rows=True, warnings=True, chart=True)
@@ -26,12 +26,14 @@ def render(report: Report) -> str:
             for f in visible
         ]
         body.append("</table></div>")
-    columns = [column for column in report.columns if column.shown]
-    if report.rows and columns:
+    for table in tables(report) if report.rows else ():
+        columns = [column for column in table.columns if column.shown]
+        if not columns:
+            continue
         body.append(
-            '<div class="scroll"><table><tr>' + "".join(f"<th{column_class(report, c)}>{text_of(c.label)}</th>" for c in columns) + "</tr>"
+            '<div class="scroll"><table><tr>' + "".join(f"<th{column_class(table, c)}>{text_of(c.label)}</th>" for c in columns) + "</tr>"
         )
-        for row in report.rows:
+        for row in table.rows:
             cells = "".join(f"<td{cell_class(row.get(c.key))}>{text_of(shown(row.get(c.key), c.unit))}</td>" for c in columns)
             body.append(f"<tr>{cells}</tr>")
         body.append("</table></div>")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmcalc.errors import printable
-from llmcalc.present import Carries, Report, exact, shown
+from llmcalc.present import Carries, Report, exact, shown, tables
 
 CARRIES = Carries(endings=(".md", ".markdown"), facts=True, rows=True, warnings=True, chart=False)
 
@@ -20,12 +20,14 @@ def render(report: Report) -> str:
             f"| {_indented(f.label)} | {plain_text(shown(f.value, f.unit))} | {exact(f.value, f.unit)} | {plain_text(f.note)} |"
             for f in visible
         ] + [""]
-    columns = [column for column in report.columns if column.shown]
-    if report.rows and columns:
+    for table in tables(report) if report.rows else ():
+        columns = [column for column in table.columns if column.shown]
+        if not columns:
+            continue
         lines += ["| " + " | ".join(plain_text(c.label) for c in columns) + " |"]
-        numeric = [any(not isinstance(row.get(c.key), str | None) for row in report.rows) for c in columns]
+        numeric = [any(not isinstance(row.get(c.key), str | None) for row in table.rows) for c in columns]
         lines += ["| " + " | ".join("--:" if number else ":--" for number in numeric) + " |"]
-        lines += ["| " + " | ".join(plain_text(shown(row.get(c.key), c.unit)) for c in columns) + " |" for row in report.rows] + [""]
+        lines += ["| " + " | ".join(plain_text(shown(row.get(c.key), c.unit)) for c in columns) + " |" for row in table.rows] + [""]
     if report.explain and report.figures:
         from llmcalc.present.explain import lines as explained
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llmcalc.errors import printable
-from llmcalc.present import Carries, Report, exact, shown
+from llmcalc.present import Carries, Report, exact, shown, tables
 from llmcalc.present.layout import Content, Layout, content, lay_out
 
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
@@ -38,9 +38,9 @@ def render(report: Report) -> str:
     if any(fact.shown for fact in report.facts):
         console.print()
         console.print(_facts(report, console.width))
-    if report.rows:
+    for table in tables(report) if report.rows else ():
         console.print()
-        for part in _rows(report, console.width):
+        for part in _rows(table, console.width):
             console.print(part)
     if report.chart is not None:
         from llmcalc.present import plots

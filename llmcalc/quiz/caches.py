@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from llmcalc.estimate import capacity, memory
+from llmcalc.estimate import memory, verdict
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as f
 from llmcalc.quiz import draw as d
@@ -112,7 +112,7 @@ def kv_window(draw: Draw) -> Question:
 @template("kv", 2)
 def kv_how_long(draw: Draw) -> Question:
     scene = draw.scene(devices=d.SLOW)
-    estimate = capacity.fit(scene.model, scene.plan, scene.work)
+    estimate = verdict.fit(scene.model, scene.plan, scene.work)
     figure = f.share.of(
         as_name="kv_capacity_tokens",
         part=Figure("kv_budget_bytes", estimate.results["kv_budget_bytes"], "B", "fit"),

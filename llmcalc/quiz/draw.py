@@ -13,7 +13,7 @@ from llmcalc import hardware, sources, units
 from llmcalc import model as model_reader
 from llmcalc.architecture import Attention, Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Answered, Estimate, capacity, memory
+from llmcalc.estimate import Answered, Estimate, memory, verdict
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
 from llmcalc.quiz.question import LANGUAGES, LETTERS, Kind, Question
@@ -176,7 +176,7 @@ class Draw:
             made = self._scene(self.model(models), self.choose(devices), self.choose(contexts), weights, kv, reserve, tp)
             if made.model.max_context and made.ctx > made.model.max_context:
                 continue
-            most = capacity.fit(made.model, made.plan, made.work).results["max_batch"]
+            most = verdict.fit(made.model, made.plan, made.work).results["max_batch"]
             fitting = [each for each in batches if each <= most]
             if fitting:
                 return replace(made, batch=self.choose(fitting))

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import capacity, memory
+from llmcalc.estimate import capacity, memory, verdict
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Deployment
@@ -77,7 +77,7 @@ def weights_fit(draw: Draw) -> Question:
 
 
 def _fit(draw: Draw, scene: Scene, result: str, unit: str, **rest: Any) -> Question:
-    estimate = capacity.fit(scene.model, scene.plan, scene.work)
+    estimate = verdict.fit(scene.model, scene.plan, scene.work)
     r = estimate.results
     figure = rest.pop("figure", estimate.figures["max_batch_exact"])
     each = r["kv_bytes_per_sequence"]
@@ -121,7 +121,7 @@ def batch_two_devices(draw: Draw) -> Question:
 @template("batch", 3)
 def batch_context(draw: Draw) -> Question:
     scene = draw.scene(d.GROUPED, batches=(4, 8, 16, 32), contexts=CONTEXTS_FIT)
-    r = capacity.fit(scene.model, scene.plan, scene.work).results
+    r = verdict.fit(scene.model, scene.plan, scene.work).results
     slips = {
         "slip.one": r["max_ctx_tokens"] * scene.batch,
         "slip.no_weights": r["usable_bytes"] / r["kv_bytes_per_sequence"] * scene.ctx / scene.batch,

@@ -11,7 +11,7 @@ from typing import Any
 from llmcalc.architecture import Layer as ModelLayer
 from llmcalc.architecture import Model, Stack, Weight, grouped
 from llmcalc.attention import gqa
-from llmcalc.estimate import capacity, decode, memory, terms
+from llmcalc.estimate import decode, memory, terms, verdict
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment
 from llmcalc.quiz import draw as d
@@ -68,7 +68,7 @@ def napkin_1_sequence(draw: Draw) -> Question:
 @template("napkin", 2)
 def napkin_2_batch(draw: Draw) -> Question:
     scene = napkin_scene()
-    estimate = capacity.fit(scene.model, scene.plan, scene.work)
+    estimate = verdict.fit(scene.model, scene.plan, scene.work)
     each = estimate.results["kv_bytes_per_sequence"]
     return _noted(
         draw,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import capacity, memory, talk
+from llmcalc.estimate import memory, talk, verdict
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import memory as f
 from llmcalc.formulas import queueing, serving, time
@@ -96,7 +96,7 @@ def parallel_replication(draw: Draw) -> Question:
         batches=ONE,
         contexts=CONTEXTS_FIT,
     )
-    estimate = capacity.fit(scene.model, scene.plan, scene.work)
+    estimate = verdict.fit(scene.model, scene.plan, scene.work)
     alone = memory.kv(scene.model, scene.ctx, 1, "bf16").results["kv_bytes_per_sequence"]
     kv = heads_of(scene.model)[2]
     return draw.estimated(
