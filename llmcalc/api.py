@@ -53,6 +53,7 @@ def deploy(
     tp: int | None = None,
     pp: int = 1,
     ep: int = 1,
+    dp: int = 1,
     link: str | None = None,
     network: str | None = None,
     engine: str = "napkin",
@@ -64,7 +65,8 @@ def deploy(
     adapters: Adapters | None = None,
 ) -> Deployment:
     """One replica of a model on a device. `Nx device` means N ranks, as the engine lays a model over them: a server cuts matrices,
-    a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage.
+    a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage. With dp, so many
+    groups of tp ranks, each with sequences of its own, and the experts dealt over all of them.
 
     Errors: UsageError (formats, layout, engine), ProfileError (device), ConfigError (a checkpoint's quantiser).
     """
@@ -75,7 +77,9 @@ def deploy(
     count, name = hardware.parse_count(device)
     row = engines.find(engine)
     if tp is None:
-        tp, pp = (count // pp, pp) if pp > 1 or ep > 1 else row.layout(count)
+        tp, pp = (count // (pp * dp), pp) if pp > 1 or ep > 1 or dp > 1 else row.layout(count)
+    if dp > 1:
+        ep = _dealt(model, max(1, tp), dp, ep)
     plan = Deployment(
         device=hardware.joined(hardware.load(name), link, network),
         weights=memory.weight_format(model, weights)[0],
@@ -95,6 +99,21 @@ def deploy(
         layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"
         raise UsageError("bad-layout", f"{count} devices cannot be {layout}", "leave the tensor-parallel degree out, or make it fit")
     return plan
+
+
+def _dealt(model: Model, tp: int, dp: int, ep: int) -> int:
+    """Expert parallel ranks of dp groups of tp. Errors: bad-layout."""
+    from llmcalc.estimate import layout
+
+    if not layout.experts(model):
+        raise UsageError(
+            "bad-layout",
+            f"dp {dp}: {model.id} has no experts that its groups could share, so each is a replica of its own",
+            "leave `dp` out and take one replica with its share of the requests",
+        )
+    if ep not in (1, tp * dp):
+        raise UsageError("bad-layout", f"dp {dp} with tp {tp} deals experts over {tp * dp} ranks, not over {ep}", "leave `ep` out")
+    return tp * dp
 
 
 def estimate_kv(model: Model, *, ctx: int, batch: int = 1, kv_dtype: str = "auto") -> Answered[Kv, KvLayers]:

@@ -51,18 +51,24 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Random arrivals of these kinds, or a trace. `cv`: variation of the time between arrivals (1: Poisson, else gamma)."""
+    """Random arrivals of these kinds, a trace, or `users` that each ask again when their answer is there.
+
+    `cv`: variation of the time between arrivals (1: Poisson, else gamma).
+    """
 
     rate: float
     kinds: tuple[Kind, ...] = ()
     cv: float = 1
     trace: str | None = None
     notes: tuple[str, ...] = ()
+    users: int | None = None
 
     def requests(self, seed: int = 0, part: int = 1) -> Iterator[Request]:
         """The requests that one of `part` replicas gets, without end unless they come from a trace."""
         if self.trace is not None:
             return (request for index, request in enumerate(read_trace(self.trace)) if index % part == 0)
+        if self.users:
+            return _asked_again(self, self.users, seed)
         return _random(replace(self, rate=self.rate / part), seed)
 
     def sample(self, size: int = 1000) -> list[Request]:
@@ -122,6 +128,15 @@ def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
             yield _request(now, kind, chance.gauss(0, 1), chance.gauss(0, 1))
         else:
             yield Request(now, kind.prompt, kind.output, kind.cached)
+
+
+def _asked_again(traffic: Traffic, users: int, seed: int) -> Iterator[Request]:
+    """What the users ask; the first answers are as long as what is left of one at a moment taken at random, so that they do not end
+    together."""
+    chance = random.Random(seed)  # noqa: S311 - a simulation
+    for number, request in enumerate(_random(replace(traffic, rate=1.0), seed)):
+        left = request.output if number >= users else max(1, math.ceil(chance.random() * request.output))
+        yield request._replace(arrival_s=0.0, output=left)
 
 
 def _request(now: float, kind: Kind, prompt_z: float, output_z: float) -> Request:

@@ -19,7 +19,7 @@ from llmcalc.formulas import money
 from llmcalc.traffic import Kind, Traffic
 
 LLAMA = "meta-llama/Meta-Llama-3-8B"
-SERVICE = Service(Traffic(12.0, (Kind(3000, 400),)), 1.0, 0.040)
+SERVICE = Service(Traffic(12.0, (Kind(3000, 400),)), 1.0, 0.040, method="napkin")
 ASKED = [
     "plan",
     "-m",
@@ -64,7 +64,7 @@ def test_a_plan_keeps_its_limits(model: str, device: str, rate: float, kind: Kin
     """Simulated anew with other seeds, the deployment meets its limits; and it is never planned at saturation."""
     found = bundled(model)
     service = Service(Traffic(rate, (kind,)), ttft, tpot)
-    answer = planning.plan(found, [plan(found, device)], service).results
+    answer = planning.plan(found, [plan(found, device)], service).answer.results
     assert answer.utilization is not None and answer.utilization <= service.max_utilization
     chosen = plan(found, device, tp=answer.tp or 0)
     one = served.candidate(found, chosen, service, service.traffic.sample())
@@ -114,7 +114,7 @@ def test_the_highest_rate_is_the_closed_form() -> None:
 
 def test_a_limit_nobody_can_meet() -> None:
     model = bundled(LLAMA)
-    tight = planning.plan(model, [plan(model)], replace(SERVICE, max_tpot_s=1e-4))
+    tight = planning.plan(model, [plan(model)], replace(SERVICE, max_tpot_s=1e-4)).answer
     assert tight.results.devices is None
     assert tight.results.binding == "tpot"
     assert "null" in tight.warnings[0]
@@ -123,12 +123,14 @@ def test_a_limit_nobody_can_meet() -> None:
     ratio = float(tight.warnings[0].rpartition(", ")[2].split()[0])
     alone = (8030261248 * 2 + 131072 * 3200) / (8 * 3.35e12 * 0.8)
     assert alone < ratio * 1e-4 < alone * 1.6
-    slow = planning.plan(model, [plan(model)], replace(SERVICE, max_ttft_s=1e-3))
+    slow = planning.plan(model, [plan(model)], replace(SERVICE, max_ttft_s=1e-3)).answer
     assert slow.results.binding == "ttft"
-    big = planning.plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), [plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), "l4")], SERVICE)
+    big = planning.plan(
+        bundled("meta-llama/Llama-3.1-405B-Instruct"), [plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), "l4")], SERVICE
+    ).answer
     assert big.results.binding == "memory"
     assert "short" in big.warnings[0]
-    odd = planning.plan(model, [plan(model, tp=3)], SERVICE, fixed=True)
+    odd = planning.plan(model, [plan(model, tp=3)], SERVICE, fixed=True).answer
     assert odd.rows[0].why == "engines refuse it: 32 query heads are not divisible by 3; valid tp: 1, 2, 4, 8"
 
 
@@ -193,7 +195,7 @@ def test_utilisation_is_a_factor_of_ten() -> None:
 def test_separate_pools_by_hand() -> None:
     """Ideal rates, 8B on H100s, 10 requests/s of 1,155 + 211 tokens, prefill at half the compute rate: less than a device each."""
     model = bundled(LLAMA)
-    service = Service(Traffic(10.0, (Kind(1155, 211),)), mfu=0.5, mbu=1.0)
+    service = Service(Traffic(10.0, (Kind(1155, 211),)), mfu=0.5, mbu=1.0, method="napkin")
     found = pools.pools(model, plan(model), service, service.traffic.sample(), 50e9)
     assert found["disaggregated_transfer_bytes_per_request"] == 1155 * 131072
     assert found["disaggregated_transfer_s"] == pytest.approx(1155 * 131072 / 50e9)
@@ -351,7 +353,7 @@ def test_the_expected_highest_rate_is_that_of_the_accuracy_rows(capsys: pytest.C
 
 def test_nobody_measured_a_desktop_engine_at_full_load(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["plan", "-m", LLAMA, "-d", "rtx-4090", "--tp", "1", "--rate", "1", "--prompt", "1k", "--output-tokens", "100", "--json"]
-    assert main(asked) == 0
+    assert main([*asked, "--method", "napkin"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["results"]["expected_max_rate_per_replica"] is None
     assert any("full load of a desktop engine" in text for text in found["warnings"])

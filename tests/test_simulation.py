@@ -18,7 +18,7 @@ from llmcalc.cli import main
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import serving, step, terms
 from llmcalc.estimate.quantiles import Quantiles
-from llmcalc.estimate.serving import Piecewise, Rates
+from llmcalc.estimate.serving import Ideal, Piecewise, Rates
 from llmcalc.estimate.simulate import Outcome, simulate
 from llmcalc.estimate.steady import steady
 from llmcalc.formulas import queueing
@@ -38,7 +38,7 @@ def machine(
     decode_token_s: float = 0.0,
 ) -> Rates:
     """A replica of textbook simplicity: weights take `step_s` per step, prompt tokens `prompt_token_s` each on top of nothing."""
-    return Rates(
+    return Ideal(
         weights_s=[step_s] * 3,
         compute_s=[0.0, decode_token_s, 2 * decode_token_s],
         talk_s=[0.0] * 3,
@@ -468,7 +468,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert answer["results"]["requests"] == 3
     # Nobody meets anybody: each answer is decoded alone, about one pass over 16.06 GB per token.
     assert answer["results"]["tpot_p50_s"] == pytest.approx(16.0605e9 / 3.35e12, rel=0.005)
-    assert [row["time"] for row in answer["rows"]] == ["TTFT", "TPOT", "whole request"]
+    assert [row["time"] for row in answer["rows"]] == ["TTFT", "TPOT", "between tokens", "whole request"]
 
 
 def test_a_limit_that_is_broken(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,17 +75,20 @@ def placed(model: Model, place: Placement, run: Running | None = None, money: Mo
     return laid_out(model, place.hardware, place, run, money)
 
 
-def laid_out(model: Model, hardware: str, layout: Layout, run: Running | None = None, money: Money | None = None) -> Deployment:
-    """The same on a device that is named otherwise."""
+def laid_out(
+    model: Model, hardware: str, layout: Layout, run: Running | None = None, money: Money | None = None, weights: str | None = None
+) -> Deployment:
+    """The same on a device that is named otherwise, and with weights in another format."""
     run, money = run or Running(), money or Money()
     return deploy(
         model,
         hardware,
-        weights=layout.weights,
+        weights=layout.weights if weights is None else weights,
         kv_dtype=layout.kv_dtype,
         tp=layout.tp,
         pp=layout.pp,
         ep=layout.ep,
+        dp=layout.dp,
         link=layout.link,
         network=layout.network,
         engine=run.engine,

@@ -174,6 +174,14 @@ class Layout(Group):
     tp = option(None, "--tp", metavar="N", read=parse.counting(most=8192), help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")
     pp = option("1", "--pp", metavar="N", read=parse.counting(most=1024), help="Pipeline stages.")
     ep = option("1", "--ep", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks.")
+    dp = option(
+        "1",
+        "--dp",
+        "--data-parallel-size",
+        metavar="N",
+        read=parse.counting(most=8192),
+        help="Groups of tp ranks, each with sequences of its own; experts are dealt over all.",
+    )
     link = option(
         None, "--link", metavar="LINK", help="Link inside a node instead of the profile's: pcie4-host, nvlink-bridge, tb5, 200GbE."
     )
@@ -300,21 +308,28 @@ class Limits(Group):
 class Steps(Group):
     """How an engine steps through a stream of requests."""
 
+    method = option(
+        None,
+        "--method",
+        metavar="NAME",
+        autocompletion=completion.methods,
+        help="expected (what an engine takes) or napkin (the textbook's, at --mfu and --mbu). [default: expected]",
+    )
     chunk = option(
-        "2048",
+        None,
         "--chunk",
         metavar="TOKENS",
         read=parse.count_or_zero,
-        help="Prompt tokens per step (chunked prefill); 0: whole prompts.",
+        help="Prompt tokens per step (chunked prefill); 0: whole prompts. [default: the engine's, 2048 without one]",
     )
-    mfu = option("0.5", "--mfu", metavar="SHARE", read=parse.fraction, help="Share of the compute rate that the engine reaches.")
-    mbu = option("0.8", "--mbu", metavar="SHARE", read=parse.fraction, help="Share of the bandwidth that the engine reaches.")
+    mfu = option(None, "--mfu", metavar="SHARE", read=parse.fraction, help="Share of the compute rate reached. [default: 0.5 with napkin]")
+    mbu = option(None, "--mbu", metavar="SHARE", read=parse.fraction, help="Share of the bandwidth reached. [default: 0.8 with napkin]")
     max_batch = option(
-        "1024",
+        None,
         "--max-batch",
         metavar="N",
         read=parse.counting(most=100_000),
-        help="Most sequences of a replica at once (max_num_seqs).",
+        help="Most sequences of a replica at once. [default: the engine's max_num_seqs, 1024 without one]",
     )
 
 

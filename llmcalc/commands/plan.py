@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
 from llmcalc import traffic as arrivals
 from llmcalc import units
-from llmcalc.answers import Answer, words
+from llmcalc.answers import Answer, Words, words
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
@@ -47,6 +46,7 @@ class Devices(o.Layout):
     """The devices to choose from."""
 
     hardware = o.Placement.hardware.but(default=None, metavar="DEVICE,…", help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]")
+    weights = o.Layout.weights.but(metavar="FORMAT,…", help="Formats to choose from: auto (as the checkpoint ships), fp8, ...")
 
 
 class Promises(o.Limits):
@@ -97,19 +97,35 @@ class Paid(o.Running, o.Money):
     """What runs it, and for how much."""
 
 
-def asked_traffic(model: Model, coming: Coming) -> arrivals.Traffic:
-    """The traffic that the options describe. Errors: no-traffic, bad-value, and those of reading files."""
+def method_of(steps: o.Steps) -> tuple[Literal["expected", "napkin"], float, float]:
+    """(Method, shares of the compute rate and of the bandwidth): own shares mean the napkin's method. Errors: unknown-method."""
+    name = steps.method or ("napkin" if steps.gave("mfu", "mbu") else "expected")
+    if name == "expected":
+        return "expected", 1.0, 1.0
+    if name == "napkin":
+        return "napkin", 0.5 if steps.mfu is None else steps.mfu, 0.8 if steps.mbu is None else steps.mbu
+    known = "a stream of requests is not timed operator by operator" if name == "roofline" else f"{name[:40]!r} is not a method"
+    raise UsageError("unknown-method", f"method: {known}", "use --method expected or --method napkin")
+
+
+def asked_traffic(model: Model, coming: Coming, users: int | None = None) -> arrivals.Traffic:
+    """The traffic that the options describe, or what `users` ask in turn. Errors: no-traffic, bad-value, and those of reading files."""
     rate, trace, mix, prompt, answer = coming.rate, coming.trace, coming.traffic, coming.prompt, coming.output_tokens
     if sum(each is not None for each in (trace, mix, prompt)) > 1:
         raise UsageError("bad-value", "--trace, --traffic and --prompt are three ways to say what arrives", "give one of them")
+    if users and (trace or mix):
+        raise UsageError("bad-value", "--concurrency needs requests of one kind", "give --prompt and --output-tokens")
     if trace is not None:
         if rate is not None:
             raise UsageError("bad-value", "--trace has a rate of its own", "leave --rate out")
         return arrivals.of_trace(trace)
     if mix is not None:
         return arrivals.of_yaml(mix, rate)
-    if rate is None or prompt is None or answer is None:
-        missing = [name for name, value in (("--rate", rate), ("--prompt", prompt), ("--output-tokens", answer)) if value is None]
+    if users and rate is not None:
+        raise UsageError("bad-value", "--concurrency and --rate are two ways to say when requests come", "give one of them")
+    at = users or rate
+    if at is None or prompt is None or answer is None:
+        missing = [name for name, value in (("--rate", at), ("--prompt", prompt), ("--output-tokens", answer)) if value is None]
         raise UsageError(
             "no-traffic",
             f"{' and '.join(missing)} missing: nothing says what arrives",
@@ -120,7 +136,7 @@ def asked_traffic(model: Model, coming: Coming) -> arrivals.Traffic:
     kinds = estimator.kinds(
         prompt, answer, parse.within(coming.cached, prompt), coming.reasoning_tokens, coming.prompt_cv, coming.output_cv
     )
-    return arrivals.Traffic(rate, kinds, coming.arrival_cv)
+    return arrivals.Traffic(at, kinds, 1 if users else coming.arrival_cv, users=users)
 
 
 def plan(
@@ -137,30 +153,32 @@ def plan(
     found = c.chosen(which)
     traffic = asked_traffic(found, coming)
     names = listed(DEFAULT_DEVICES if place.hardware is None else place.hardware, "hardware")
-    layouts = [c.laid_out(found, name, place, running, running) for name in names]
+    formats = listed(place.weights, "weights")
+    every = (c.laid_out(found, name, place, running, running, weights=weights) for name in names for weights in formats)
+    layouts = list({(layout.device.id, layout.weights.name): layout for layout in every}.values())
     fixed = place.tp is not None or any(layout.ranks > 1 for layout in layouts)
+    method, mfu, mbu = method_of(steps)
     service = Service(
         traffic,
         limits.max_ttft,
         limits.max_tpot,
         limits.percentile,
         limits.max_utilization,
-        steps.mfu,
-        steps.mbu,
+        mfu,
+        mbu,
         steps.chunk,
         steps.max_batch,
         seed=coming.seed,
+        method=method,
     )
     # What an optional answer needs is read before the minutes are spent.
     success, api, link, reasoning = further.success_rate, further.api(), further.transfer, coming.reasoning_tokens
     tested = arrivals.read_measured(further.measured) if further.measured else []
-    estimate = estimator.plan(found, layouts, service, fixed=fixed)
+    made = estimator.plan(found, layouts, service, fixed=fixed)
+    estimate, chosen = made.answer, made.deployment
     r = estimate.results
     met = r.devices is not None
     more: list[Answer] = [estimator.per_request(estimate, service, success, api, reasoning)] if met else []
-    chosen = next((layout for layout in layouts if layout.device.id == r.hardware), layouts[0])
-    if r.tp is not None:
-        chosen = replace(chosen, tp=r.tp)
     if further.disaggregate:
         more.append(pools.pools(found, chosen, service, traffic.sample(), link))
     rows: tuple[Answer, ...] = estimate.rows
@@ -178,7 +196,7 @@ def plan(
         inputs={
             **estimate.inputs,
             **c.image_inputs(found, coming.image),
-            **_inputs(service),
+            **_inputs(service, chosen),
             "reasoning_tokens": reasoning,
             "devices": [layout.device.id for layout in layouts],
             "weights": chosen.weights.name,
@@ -235,30 +253,35 @@ def _load_test(
 def _facts(r: planned.Plan) -> tuple[Fact, ...]:
     """The plan; where none meets the limits, only what binds is shown."""
     met = r.devices is not None
-    said: dict[str, str | bool] = {}
+    said: dict[str, Words | str | bool] = {}
     if met:
         said |= {key: c.between(r, key.removesuffix("_s"), "s") for key in ("expected_tpot_s", "expected_ttft_s")}
-    if r.expected_max_rate_per_replica is not None:
-        said["expected_max_rate_per_replica"] = c.between(r, "expected_max_rate_per_replica", "")
+    if r.max_rate_per_replica_low is not None:
+        said["max_rate_per_replica"] = c.between(r, "max_rate_per_replica", "")
+    elif r.expected_max_rate_per_replica is not None:
+        said["expected_max_rate_per_replica"] = Words(note=c.between(r, "expected_max_rate_per_replica", ""))
     if r.next_lever_gain is not None:
         said["next_lever"] = f"{r.next_lever_gain:.2f} times the requests per device"
     if r.binding is not None:
         said["binding"] = _BINDING[r.binding]
     said |= {key: False for key, what in words(type(r)).items() if what.shown and not met and key != "binding"}
-    said |= {key: False for key in ("expected_max_rate_per_replica", "preemptions", "binding") if not r[key]}
+    said |= {key: False for key in ("preemptions", "binding") if not r[key]}
+    if r.holds_at_high is None:
+        said["holds_at_high"] = False
     return facts(r, **said)
 
 
-def _inputs(service: Service) -> dict[str, Any]:
+def _inputs(service: Service, plan: Deployment) -> dict[str, Any]:
     """What was asked, for the echo."""
     return {
         "max_ttft_s": service.max_ttft_s,
         "max_tpot_s": service.max_tpot_s,
         "percentile": service.percentile,
         "max_utilization": service.max_utilization,
-        "mfu": service.mfu,
-        "mbu": service.mbu,
-        "chunk_tokens": service.chunk,
+        "method": service.method,
+        "mfu": service.mfu if service.method == "napkin" else None,
+        "mbu": service.mbu if service.method == "napkin" else None,
+        "chunk_tokens": service.policy(plan).chunk,
         "seed": service.seed,
     }
 
@@ -276,6 +299,8 @@ def _absent(r: planned.Plan) -> tuple[tuple[str, str], ...]:
         *(((_TPOT_KEYS, "every answer is a single token"),) if r.tpot_p50_s is None else ()),
         *(((_MONEY_KEYS, "not every device has a price"),) if r.usd_per_month is None else ()),
         ("next_lever_gain", "no lever was found"),
+        ("max_rate_per_replica_low max_rate_per_replica_high", "the textbook has no range"),
+        ("holds_at_high", "without a limit or a range there is nothing to hold"),
         ("", "null where `why` says what forbids it"),
     )
 

@@ -85,7 +85,7 @@ def prefix(which: o.ModelChoice, place: o.Placement, shared: Shared, run: o.Runn
         routing == "affine",
         shared.reserved,
         shared.host_bandwidth,
-        shared.mfu,
+        shared.mfu or 1.0,
     )
     if not what.host_bytes_per_s:
         raise UsageError("bad-value", "host-bandwidth is 0", "write it like --host-bandwidth 50GB/s")

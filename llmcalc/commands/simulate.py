@@ -19,6 +19,8 @@ Examples:
 
   llmcalc simulate -m Qwen/Qwen3-32B -d '2x h100-sxm' --trace requests.csv --max-batch 64
 
+  llmcalc simulate -m Qwen/Qwen3-8B -d h100-sxm --engine vllm --concurrency 64 --prompt 1k --output-tokens 1k
+
   llmcalc simulate -m Qwen/Qwen3-8B -d l40s --rate 3 --prompt 2k --output-tokens 300 --output-cv 1 --arrival-cv 2 --seed 7
 """
 
@@ -34,6 +36,14 @@ class Measured(o.Steps):
         read=parse.counting(least=10),
         help="Requests to measure; a trace is served whole.",
     )
+    concurrency = o.option(
+        None,
+        "--concurrency",
+        "--max-concurrency",
+        metavar="N",
+        read=parse.counting(most=100_000),
+        help="A closed loop instead of a rate: so many requests at a time, each followed by the next.",
+    )
 
 
 def simulate(
@@ -47,35 +57,40 @@ def simulate(
 ) -> None:
     """One replica under a stream of requests: p50, p95 and p99 of TTFT, TPOT and the whole request."""
     found = c.chosen(which)
-    coming = p.asked_traffic(found, arriving)
+    coming = p.asked_traffic(found, arriving, users=steps.concurrency)
     plan = c.placed(found, place, running)
+    method, mfu, mbu = p.method_of(steps)
     service = Service(
         coming,
         limits.max_ttft,
         limits.max_tpot,
         limits.percentile,
-        mfu=steps.mfu,
-        mbu=steps.mbu,
+        mfu=mfu,
+        mbu=mbu,
         chunk=steps.chunk,
         max_batch=steps.max_batch,
         simulated=steps.requests,
         seed=arriving.seed,
+        method=method,
     )
-    estimate, outcome = served.served(found, plan, service)
+    replayed = served.served(found, plan, service)
+    estimate, outcome, policy = replayed.answer, replayed.outcome, replayed.found.policy
     r = estimate.results
     broken = r.violates != "none"
+    load = f"with {coming.users} requests at a time" if coming.users else f"under {coming.rate:.3g} requests/s"
+    open_loop = not coming.users
     report = Report(
         command="simulate",
-        title=f"{found.id} on {plan.ranks} × {plan.device.id} under {coming.rate:.3g} requests/s"
-        + (f": {r.violates.upper()} OVER ITS LIMIT" if broken else ""),
+        title=f"{found.id} on {plan.ranks} × {plan.device.id} {load}" + (f": {r.violates.upper()} OVER ITS LIMIT" if broken else ""),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
         inputs={
             **estimate.inputs,
             **c.image_inputs(found, arriving.image),
-            "chunk_tokens": service.chunk,
-            "mfu": service.mfu,
-            "mbu": service.mbu,
+            "chunk_tokens": policy.chunk,
+            "max_batch": policy.max_batch,
+            "mfu": mfu if method == "napkin" else None,
+            "mbu": mbu if method == "napkin" else None,
             "seed": service.seed,
             **c.plan_inputs(plan),
         },
@@ -84,13 +99,21 @@ def simulate(
             r,
             simulated_s=f"{outcome.events:,} events for {outcome.steps:,} steps",
             violates=service.max_ttft_s is not None or service.max_tpot_s is not None,
+            steady_batch=open_loop,
+            steady_tpot_s=open_loop,
+            requests_per_s=not open_loop,
+            tpot_s=c.between(r, "tpot", "s") or "each token counting alike",
         ),
         columns=columns(served.Times),
         rows=estimate.rows,
         assumptions=estimate.assumptions,
         warnings=estimate.warnings,
-        verdict=not broken and r.steady_batch is not None,
-        absent=(("", "every answer is a single token"),),
+        verdict=not broken and (r.steady_batch is not None or not open_loop),
+        absent=(
+            *((("steady_batch steady_tpot_s", "the closed form is for requests that come at random"),) if coming.users else ()),
+            *((("tpot_low_s tpot_high_s", "the textbook has no range"),) if method == "napkin" else ()),
+            ("", "every answer is a single token"),
+        ),
     )
     c.say(report, out)
 

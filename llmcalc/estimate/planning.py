@@ -13,6 +13,7 @@ from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Answered, cost, layout, serving, simulate, step
 from llmcalc.estimate.planned import Alternative, PerRequest, Plan
+from llmcalc.estimate.quantiles import Quantiles
 from llmcalc.estimate.service import HOURS_PER_MONTH, Binding, Candidate, Limit, Service, candidate, excess, layouts, run, violated
 from llmcalc.figures import Figure
 from llmcalc.formulas import money
@@ -21,6 +22,8 @@ from llmcalc.traffic import Kind, Request
 from llmcalc.units import seconds
 
 MOST_REPLICAS = 100_000
+SCREENED = 800
+"""Requests of the simulations that compare layouts; the one that is chosen is simulated at length."""
 QUANTILES = ((50, 0.5), (95, 0.95), (99, 0.99))
 
 
@@ -39,6 +42,8 @@ class Sized:
     replicas: int | None = None
     outcome: simulate.Outcome | None = None
     usd_per_hour: float | None = None
+    holds_at_high: bool | None = None
+    """Whether the limits hold at the slow end of the range, too; None without a limit or a range."""
 
     @property
     def met(self) -> bool:
@@ -70,11 +75,14 @@ class Sized:
             "max_rate_per_replica": found.max_rate,
             **{f"{name}_p{p}_s": times[name].at(share) for name in ("ttft", "tpot") for p, share in QUANTILES},
             "e2e_p95_s": times["e2e"].at(0.95),
+            "holds_at_high": self.holds_at_high,
         }
 
-    def row(self, rate: float) -> Alternative:
+    def row(self, rate: float, chosen: bool = False) -> Alternative:
         """It among the alternatives."""
         return Alternative(
+            chosen=chosen,
+            weights=self.plan.weights.name,
             hardware=self.plan.device.id,
             tp=self.plan.tp,
             devices_per_replica=self.plan.ranks,
@@ -147,7 +155,26 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
         "ttft": "TTFT under load",
         "saturation": f"kept below {service.max_utilization:.0%} of saturation",
     }[binding]
-    return Sized(plan, why, binding, found, None, replicas, outcomes[replicas], hour)
+    outcome = outcomes[replicas]
+    return Sized(plan, why, binding, found, None, replicas, outcome, hour, _holds_at_high(model, found, service, outcome))
+
+
+def _holds_at_high(model: Model, found: Candidate, service: Service, outcome: simulate.Outcome) -> bool | None:
+    """Whether a layout keeps its limits where everything takes as long as the slow end of the range says."""
+    if service.method == "napkin" or (service.max_ttft_s is None and service.max_tpot_s is None):
+        return None
+    prompt, output = max(1, round(found.profile.prompt)), max(1, round(found.profile.output))
+    work = Workload(found.profile.context, max(1.0, outcome.mean_batch), prompt, output)
+    busy, first = step.step(model, found.plan, work, "expected"), step.ttft(model, found.plan, prompt)
+    slower: tuple[tuple[float | None, Quantiles, step.Timed | None], ...] = (
+        (service.max_tpot_s, outcome.tpot, busy),
+        (service.max_ttft_s, outcome.ttft, first),
+    )
+    return all(
+        (times.at(service.percentile) or 0.0) * timed.high_s / timed.mid_s <= limit
+        for limit, times, timed in slower
+        if limit is not None and timed is not None
+    )
 
 
 def _hopeless(found: Candidate, service: Service) -> Sized | None:
@@ -202,22 +229,29 @@ def next_lever(model: Model, plan: Deployment, service: Service, sample: list[Re
 # ---- the plan -----------------------------------------------------------------------------------------------------
 
 
-def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed: bool = False) -> Answered[Plan, Alternative]:
-    """The cheapest deployment (or the smallest, where a price is missing) that meets the limits; rows: all that were tried.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The answer, and the deployment that it is about: the chosen one, or the first that was asked for."""
+
+    answer: Answered[Plan, Alternative]
+    deployment: Deployment
+
+
+def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed: bool = False) -> Planned:
+    """The cheapest deployment (or the smallest, where a price is missing) that meets the limits; rows: all that were tried, the
+    cheapest first.
 
     `fixed`: only the layouts given, else tensor parallelism of every size that a node has.
     """
     sample = service.traffic.sample()
     profile, rate = serving.Profile.of(sample), service.traffic.rate
     tried, warnings = _try(model, deployments, service, sample, fixed=fixed)
-    met = [one for one in tried if one.met]
+    tried, priced = _ranked(model, tried, service, sample)
+    chosen = next((one for one in tried if one.met), None)
     figures: dict[str, Figure] = {}
     said: tuple[str, ...] = ()
-    if met:
-        priced = all(one.usd_per_month is not None for one in met)
-        chosen = min(met, key=lambda one: (one.usd_per_month or 0 if priced else 0, one.devices))
+    if chosen is not None and chosen.found is not None and chosen.outcome is not None:
         found, outcome = chosen.found, chosen.outcome
-        assert found is not None and outcome is not None
         lever = next_lever(model, chosen.plan, service, sample)
         if lever is None:
             warnings.append("next_lever: none of those tried lets a device serve more requests within the limits")
@@ -226,11 +260,12 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
         warnings += dict.fromkeys(old for base in deployments for old in cost.price_warning(base))
         if outcome.tpot.at(0.5) is None:
             warnings.append("tpot: every answer is a single token, which comes with the prompt")
-        likely, said, more = _expected(model, chosen.plan, profile, outcome.mean_batch)
+        likely, said, more = _expected(model, chosen, service, outcome.mean_batch)
         warnings += more
         results = Plan(
             hardware=chosen.plan.device.id,
             tp=chosen.plan.tp,
+            weights=chosen.plan.weights.name,
             batch_limit=found.batch_limit,
             mean_batch=outcome.mean_batch,
             preemptions=outcome.preemptions,
@@ -241,24 +276,25 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
             **chosen.figures(rate),
             **likely,
         )
-        figures["max_rate_per_replica"] = serving.highest(found.rates, found.profile, found.batch_limit, service.chunk)[0]
+        figures["max_rate_per_replica"] = serving.highest(found.rates, found.profile, found.batch_limit, found.policy.chunk)[0]
     else:
         bindings = {one.binding for one in tried}
         results = Plan(binding=bindings.pop() if len(bindings) == 1 else None)
         warnings.insert(0, f"no layout that was tried meets the limits, and all figures are null{_closest(tried)}")
-    return Answered(
+    answer = Answered(
         results,
         figures,
-        rows=tuple(one.row(rate) for one in tried),
+        rows=tuple(one.row(rate, one is chosen) for one in tried),
         inputs={
             "rate": rate,
             "mean_prompt_tokens": profile.prompt,
             "mean_output_tokens": profile.output,
             "mean_context_tokens": profile.context,
         },
-        assumptions=(*_assumptions(service), *said),
+        assumptions=(*_assumptions(service, deployments[0]), *said),
         warnings=tuple(warnings),
     )
+    return Planned(answer, deployments[0] if chosen is None else chosen.plan)
 
 
 def _try(
@@ -267,38 +303,62 @@ def _try(
     """Every layout sized, and what cannot be."""
     tried: list[Sized] = []
     warnings: list[str] = []
+    screened = replace(service, simulated=min(SCREENED, service.simulated))
     for base in deployments:
         for option in [base] if fixed else layouts(model, base):
             try:
-                tried.append(size(model, option, service, sample))
+                tried.append(size(model, option, screened, sample))
             except UsageError as problem:
                 warnings.append(f"{option.device.id}: {problem.message}")
     return tried, warnings
 
 
-def _expected(
-    model: Model, plan: Deployment, profile: serving.Profile, mean_batch: float
-) -> tuple[dict[str, Any], tuple[str, ...], list[str]]:
-    """Expected times at the mean batch and the expected highest rate, by key; their words; warnings."""
+def _ranked(model: Model, tried: list[Sized], service: Service, sample: list[Request]) -> tuple[list[Sized], bool]:
+    """The layouts, the cheapest that meets the limits first, and whether all of those have a price. The first one's simulation is of
+    full length; where it then needs more, the next one's turn comes."""
+    at_length: set[int] = set()
+    while True:
+        priced = all(one.usd_per_month is not None for one in tried if one.met)
+        tried = sorted(tried, key=lambda one: (not one.met, one.usd_per_month or 0 if priced else 0, one.devices))
+        if not tried or not tried[0].met or id(tried[0]) in at_length:
+            return tried, priced
+        tried[0] = size(model, tried[0].plan, service, sample)
+        at_length.add(id(tried[0]))
+
+
+def _expected(model: Model, chosen: Sized, service: Service, mean_batch: float) -> tuple[dict[str, Any], tuple[str, ...], list[str]]:
+    """Expected times at the mean batch and the highest rate with its range, by key; their words; warnings."""
+    plan, found = chosen.plan, chosen.found
+    assert found is not None
+    profile = found.profile
     batch, prompt, output = max(1.0, mean_batch), max(1, round(profile.prompt)), max(1, round(profile.output))
     busy = step.step(model, plan, Workload(profile.context, batch, prompt, output), "expected")
     first = step.ttft(model, plan, prompt, 0, round(batch) - 1)
-    found = {"expected_tpot_s": busy.mid_s, "expected_tpot_low_s": busy.low_s, "expected_tpot_high_s": busy.high_s}
+    values: dict[str, Any] = {"expected_tpot_s": busy.mid_s, "expected_tpot_low_s": busy.low_s, "expected_tpot_high_s": busy.high_s}
     said = [f"expected TPOT at the mean batch: {busy.words}"]
     if first is not None:
-        found |= {"expected_ttft_s": first.mid_s, "expected_ttft_low_s": first.low_s, "expected_ttft_high_s": first.high_s}
+        values |= {"expected_ttft_s": first.mid_s, "expected_ttft_low_s": first.low_s, "expected_ttft_high_s": first.high_s}
         said.append(f"expected TTFT: {first.words}")
+    key = "max_rate_per_replica"
     full = step.load(model, plan, prompt, output)
-    key = "expected_max_rate_per_replica"
+    if service.method == "expected":
+        # The range of measured full loads; where none was measured, that of the step.
+        shape = full or step.Timed(busy.mid, 1 / busy.high_s, 1 / busy.low_s)
+        middle = full.mid_s if full else 1 / busy.mid_s
+        ends = {f"{key}_{end}": found.max_rate * getattr(shape, end) / middle for end in ("low", "high")}
+        values |= ends | {f"expected_{key}": found.max_rate} | {f"expected_{name}": value for name, value in ends.items()}
+        said.append(f"requests/s of a replica: {full.words if full else busy.words}")
+        return values, tuple(said), []
     if full is None:
         why = "no full load of a desktop engine was measured; name a server's, as `engine=vllm`"
-        return found, tuple(said), [f"{key}, its _low and _high: {why}"]
-    found |= {key: full.mid_s / output, f"{key}_low": full.low_s / output, f"{key}_high": full.high_s / output}
+        return values, tuple(said), [f"expected_{key}, its _low and _high: {why}"]
+    values |= {f"expected_{key}": full.mid_s / output, f"expected_{key}_low": full.low_s / output}
+    values[f"expected_{key}_high"] = full.high_s / output
     said.append(f"expected requests/s: as many sequences at once as the memory holds; {full.words}")
-    return found, tuple(said), []
+    return values, tuple(said), []
 
 
-def _assumptions(service: Service) -> tuple[str, ...]:
+def _assumptions(service: Service, plan: Deployment) -> tuple[str, ...]:
     limits = [
         f"{name} at p{service.percentile * 100:g} at most {seconds(limit)}"
         for name, limit in (("TTFT", service.max_ttft_s), ("TPOT", service.max_tpot_s))
@@ -307,8 +367,7 @@ def _assumptions(service: Service) -> tuple[str, ...]:
     return (
         *service.traffic.notes,
         "; ".join(limits) or "no limit on TTFT or TPOT: give `max_ttft` and `max_tpot`",
-        f"an engine reaches {service.mfu:.0%} of the compute rate and {service.mbu:.0%} of the bandwidth (`mfu`, `mbu`)",
-        f"chunked prefill of {service.chunk:,} tokens per step" if service.chunk else "whole prompts in one step",
+        *service.words(plan),
         f"each replica is simulated with its share of the requests, "
         f"dealt {'in turn' if service.traffic.trace else 'at random'}; seed {service.seed}",
         f"kept below {service.max_utilization:.0%} of saturation; {HOURS_PER_MONTH} hours a month",

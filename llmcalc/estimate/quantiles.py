@@ -18,12 +18,12 @@ class Quantiles:
         self.total = 0.0
         self.lowest, self.highest = math.inf, 0.0
 
-    def add(self, value: float) -> None:
-        """One more value [s]."""
+    def add(self, value: float, count: int = 1) -> None:
+        """One more value, or so many alike. [s]"""
         place = int(math.log(value) * RESOLUTION + 1e6) if value > 1e-12 else 0
-        self.buckets[place] = self.buckets.get(place, 0) + 1
-        self.count += 1
-        self.total += value
+        self.buckets[place] = self.buckets.get(place, 0) + count
+        self.count += count
+        self.total += value * count
         if value > self.highest:
             self.highest = value
         if value < self.lowest:

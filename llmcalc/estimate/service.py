@@ -17,13 +17,15 @@ Limit = Literal["ttft", "tpot"]
 Binding = Literal["memory", "tpot", "ttft", "saturation"]
 HOURS_PER_MONTH = 730
 MOST_BATCH = 1024  # max_num_seqs of vLLM on large devices
+CHUNK = 2048  # max_num_batched_tokens of vLLM on small ones
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
     """What is asked: traffic, limits at a percentile (None: no limit), and how far a replica may be loaded.
 
-    `mfu` and `mbu`: the shares of compute rate and bandwidth that an engine reaches. `chunk`: prompt tokens per step.
+    `method`: expected, or napkin, of which an engine reaches the shares `mfu` of the compute rate and `mbu` of the bandwidth.
+    `chunk`: prompt tokens per step, `max_batch`: sequences at once; None: the engine's own.
     """
 
     traffic: Traffic
@@ -33,10 +35,33 @@ class Service:
     max_utilization: float = 0.8
     mfu: float = 0.5
     mbu: float = 0.8
-    chunk: int = 2048
-    max_batch: int = MOST_BATCH
+    chunk: int | None = None
+    max_batch: int | None = None
     simulated: int = 3000
     seed: int = 0
+    method: Literal["expected", "napkin"] = "expected"
+
+    def policy(self, plan: Deployment) -> simulate.Policy:
+        """Sequences at once and tokens of a step: what was asked, else the engine's own."""
+        engine = plan.engine
+        most = self.max_batch
+        if most is None:
+            most = MOST_BATCH if engine.nominal and plan.max_sequences is None else plan.slots * plan.dp
+        chunk = self.chunk
+        if chunk is None:
+            chunk = CHUNK if engine.nominal and plan.batched_tokens is None else int(plan.step_tokens(CHUNK))
+        return simulate.Policy(most, chunk, shared=engine.kind == "server")
+
+    def words(self, plan: Deployment) -> tuple[str, ...]:
+        """How a replica steps, as assumptions."""
+        chunk = self.policy(plan).chunk
+        shared = ", those that decode among them" if plan.engine.kind == "server" and chunk else ""
+        return (
+            "steps take what an engine is expected to take"
+            if self.method == "expected"
+            else f"an engine reaches {self.mfu:.0%} of the compute rate and {self.mbu:.0%} of the bandwidth (`mfu`, `mbu`)",
+            f"chunked prefill of {chunk:,} tokens per step{shared}" if chunk else "whole prompts in one step",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +71,7 @@ class Candidate:
     plan: Deployment
     rates: serving.Rates
     profile: serving.Profile
+    policy: simulate.Policy
     batch_limit: int
     memory_batch: int
     tpot_batch: int
@@ -62,17 +88,25 @@ class Candidate:
 
 def candidate(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> Candidate:
     """Sample the estimator and find the batch limit. A batch limit of 0: not one sequence works."""
-    rates = serving.rates(model, plan, timed=serving.derated(plan, service.mfu, service.mbu))
-    profile = serving.Profile.of(sample)
-    held = 0 if rates.capacity(profile.longest) == 0 else rates.capacity(math.ceil(profile.prompt + profile.output))
-    quick = service.max_batch if service.max_tpot_s is None else serving.batch_within(rates, profile, service.max_tpot_s, service.max_batch)
-    limit = min(held, quick, service.max_batch)
+    timed = serving.derated(plan, service.mfu, service.mbu) if service.method == "napkin" else plan
+    rates = serving.rates(model, plan, timed=timed, method=service.method)
+    profile, policy = serving.Profile.of(sample), service.policy(plan)
+    # An engine holds what there is of each sequence: half of its answer on average.
+    held = (
+        0
+        if rates.capacity(profile.longest) == 0
+        else rates.capacity(math.ceil(profile.prompt + profile.output * (0.5 if service.method == "expected" else 1)))
+    )
+    quick = policy.max_batch
+    if service.max_tpot_s is not None:
+        quick = serving.batch_within(rates, profile, service.max_tpot_s, policy.max_batch)
+    limit = min(held, quick, policy.max_batch)
 
     def highest(batch: int) -> float:
-        return float(serving.highest(rates, profile, batch, service.chunk)[0].value)
+        return float(serving.highest(rates, profile, batch, policy.chunk)[0].value)
 
-    reached, unlimited = highest(limit) if limit else 0.0, highest(service.max_batch) if held else 0.0
-    return Candidate(plan, rates, profile, limit, held, quick, reached, unlimited)
+    reached, unlimited = highest(limit) if limit else 0.0, highest(policy.max_batch) if held else 0.0
+    return Candidate(plan, rates, profile, policy, limit, held, quick, reached, unlimited)
 
 
 def layouts(model: Model, plan: Deployment) -> Iterator[Deployment]:
@@ -91,14 +125,17 @@ def run(
 ) -> simulate.Outcome:
     """Simulate one of `replicas` replicas, among which requests are dealt at random."""
     number = count or service.simulated
-    traced = service.traffic.trace is not None
+    traced, users = service.traffic.trace is not None, service.traffic.users
+    most = batch or found.batch_limit
     return simulate.simulate(
         found.rates,
         service.traffic.requests(service.seed + seed, replicas),
-        max_batch=batch or found.batch_limit,
-        chunk=service.chunk,
+        max_batch=most,
+        chunk=found.policy.chunk,
+        shared=found.policy.shared,
+        users=users,
         count=None if traced else number,
-        warmup=0 if traced else max(number // 10, min(number, 3 * found.batch_limit)),
+        warmup=0 if traced else max(number // 10, min(number, 3 * found.batch_limit), 3 * (users or 0)),
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, charged, layout, memory, terms
+from llmcalc.estimate import capacity, charged, layout, memory, step, terms
 from llmcalc.figures import Figure
 from llmcalc.formulas import queueing, time
 from llmcalc.plan import Deployment, Workload
@@ -65,10 +66,77 @@ class Piecewise:
 
 @dataclass(frozen=True)
 class Rates:
-    """What the steps of one replica cost: the estimator's own figures, sampled once.
+    """What the steps of one replica cost: the one step function's own figures, sampled once.
+
+    `kv_s`: reading one sequence's cache, by its length. `held_bytes`: its memory. `attention_s`: attending to a prompt up to a length.
+    `groups`: data-parallel groups of ranks, each with sequences of its own. `arrival_s`: what a request takes on its way to the
+    engine, by new tokens of its prompt.
+    """
+
+    kv_s: Piecewise
+    held_bytes: Piecewise
+    attention_s: Piecewise
+    budget_bytes: float
+    block_tokens: int
+    groups: int = field(default=1, kw_only=True)
+    arrival_s: Piecewise | None = field(default=None, kw_only=True)
+
+    def fixed_s(self, n: int) -> float:
+        """A decode step of n sequences without their caches. [s]"""
+        raise NotImplementedError
+
+    def chunk_s(self, batch: int, tokens: int, ends: int, attention: float) -> float:
+        """A step that decodes `batch` sequences and reads `tokens` prompt tokens, `ends` of them the last of a prompt; caches apart. [s]"""
+        raise NotImplementedError
+
+    @cached_property
+    def fixed_table(self) -> list[float]:
+        """`fixed_s` for every tabulated n. [s]"""
+        return [self.fixed_s(n) for n in range(TABLE + 1)]
+
+    def attended_s(self, start: int, end: int) -> float:
+        """Attention of the prompt tokens from `start` to `end`. [s]"""
+        return self.attention_s(end) - self.attention_s(start)
+
+    def attended_chunks_s(self, start: int, chunk: int, count: int) -> float:
+        """Attention of `count` whole chunks from `start`, between two edges. [s]"""
+        return self.attended_s(start, start + count * chunk)
+
+    def prompt_s(self, prompt: int, cached: int, chunk: int, batch: int = 0) -> float:
+        """What a prompt adds to everybody's time while `batch` sequences decode; alone, its prefill. [s]"""
+        alone = self.fixed_s(batch) if batch else 0.0
+        spent, start = 0.0, cached
+        while start < prompt:
+            end = min(prompt, start + chunk) if chunk else prompt
+            whole = 1 if end == prompt or not chunk else max(1, self.chunks(start, prompt, chunk))
+            end = start + whole * chunk if chunk and end < prompt else end
+            attention = self.attended_chunks_s(start, chunk, whole) if whole > 1 else self.attended_s(start, end)
+            tokens = (end - start) // whole
+            spent += self.alike_s(batch, tokens, int(end == prompt), attention, whole) - whole * alone
+            start = end
+        return spent
+
+    def chunks(self, start: int, end: int, chunk: int) -> int:
+        """Whole chunks from `start` before the next edge of the prompt's costs, and before the last token."""
+        edges = self.attention_s.edges
+        place = bisect_right(edges, start)
+        limit = min(end - 1, edges[place]) if place < len(edges) else end - 1
+        return (limit - start) // chunk
+
+    def alike_s(self, batch: int, tokens: int, ends: int, attention: float, count: int) -> float:
+        """`count` steps that read `tokens` each, with the attention of all of them; the last one ends `ends` prompts. [s]"""
+        return (count - 1) * self.chunk_s(batch, tokens, 0, 0.0) + self.chunk_s(batch, tokens, ends, attention)
+
+    def capacity(self, tokens: int) -> int:
+        """Sequences of that length that fit at once, blocks rounded up."""
+        return max(0, math.floor(self.budget_bytes / self.held_bytes(tokens + self.block_tokens - 1)))
+
+
+@dataclass(frozen=True)
+class Ideal(Rates):
+    """The textbook's costs.
 
     `weights_s`, `compute_s`, `talk_s`: reading weights, multiplying and talking in a step of n tokens (index n, straight beyond).
-    `kv_s`: reading one sequence's cache, by its length. `held_bytes`: its memory. `attention_s`: attending to a prompt up to a length.
     """
 
     weights_s: list[float]
@@ -76,11 +144,6 @@ class Rates:
     talk_s: list[float]
     prompt_token_s: float
     head_s: float
-    kv_s: Piecewise
-    held_bytes: Piecewise
-    attention_s: Piecewise
-    budget_bytes: float
-    block_tokens: int
 
     @staticmethod
     def beyond(table: list[float], n: int) -> float:
@@ -92,13 +155,8 @@ class Rates:
         """A decode step of n sequences without their caches. [s]"""
         return max(self.beyond(self.weights_s, n), self.beyond(self.compute_s, n)) + self.beyond(self.talk_s, n)
 
-    @cached_property
-    def fixed_table(self) -> list[float]:
-        """`fixed_s` for every tabulated n. [s]"""
-        return [self.fixed_s(n) for n in range(len(self.weights_s))]
-
     def chunk_s(self, batch: int, tokens: int, ends: int, attention: float) -> float:
-        """A step that decodes `batch` sequences and reads `tokens` prompt tokens, `ends` of them the last of a prompt; caches apart. [s]"""
+        """Every token of the step is one of its batch; a prompt's last one alone goes through the head. [s]"""
         n = batch + tokens
         math_s = self.beyond(self.compute_s, batch) + tokens * self.prompt_token_s + ends * self.head_s
         return max(self.beyond(self.weights_s, n), math_s) + self.beyond(self.talk_s, n) + attention
@@ -107,50 +165,97 @@ class Rates:
         """Attention of the prompt tokens from `start` to `end`, or reading what is before them, whichever is longer. [s]"""
         return max(self.attention_s(end) - self.attention_s(start), self.kv_s(start) if start else 0.0)
 
-    def prompt_s(self, prompt: int, cached: int, chunk: int, batch: int = 0) -> float:
-        """What a prompt adds to everybody's time while `batch` sequences decode; alone, its prefill. [s]"""
-        alone = self.fixed_s(batch) if batch else 0.0
-        spent, start = 0.0, cached
-        while start < prompt:
-            end = min(prompt, start + chunk) if chunk else prompt
-            spent += self.chunk_s(batch, end - start, end == prompt, self.attended_s(start, end)) - alone
-            start = end
-        return spent
+    def attended_chunks_s(self, start: int, chunk: int, count: int) -> float:
+        """The sum over chunks; both terms are straight in the chunk's number, so they change places once at most. [s]"""
 
-    def capacity(self, tokens: int) -> int:
-        """Sequences of that length that fit at once, blocks rounded up."""
-        return max(0, math.floor(self.budget_bytes / self.held_bytes(tokens + self.block_tokens - 1)))
+        def ahead(number: int) -> float:
+            at = start + number * chunk
+            return self.attention_s(at + chunk) - self.attention_s(at) - (self.kv_s(at) if at else 0.0)
+
+        def read(first: int, last: int) -> float:
+            ends = [self.kv_s(at) if (at := start + number * chunk) else 0.0 for number in (first, last - 1)]
+            return (last - first) * sum(ends) / 2
+
+        def attended(first: int, last: int) -> float:
+            return self.attention_s(start + last * chunk) - self.attention_s(start + first * chunk)
+
+        begins, ends = ahead(0) >= 0, ahead(count - 1) >= 0
+        if begins == ends:
+            return attended(0, count) if begins else read(0, count)
+        low, high = 0, count - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if (ahead(middle) >= 0) == begins else (low, middle)
+        return attended(0, high) + read(high, count) if begins else read(0, high) + attended(high, count)
 
 
-def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) -> Rates:
-    """Sample the estimator. `timed`: the same layout with derated devices, for the times. Errors: no-compute-rate, no-memory-size."""
-    import numpy
+@dataclass(frozen=True)
+class Likely(Rates):
+    """What an engine is expected to take.
 
-    at = timed or plan
-    n = numpy.arange(1, TABLE + 1)
-    parts = terms.step_terms(model, at, Workload(1, n))
-    if parts["compute_s"].value is None:
+    `steps_s`: a decode step of n sequences (index n, straight beyond). `reading_s`: reading so many prompt tokens in a step of their
+    own, attention apart. `beside`: the share of it that they add to a step which decodes.
+    """
+
+    steps_s: list[float]
+    reading_s: Piecewise
+    beside: float
+
+    def fixed_s(self, n: int) -> float:
+        """A decode step of n sequences without their caches. [s]"""
+        return Ideal.beyond(self.steps_s, n)
+
+    def chunk_s(self, batch: int, tokens: int, ends: int, attention: float) -> float:
+        """Prompt tokens come on top of the step of those that decode. [s]"""
+        reading = self.reading_s(tokens) + attention
+        return self.fixed_s(batch) + self.beside * reading if batch else reading
+
+
+def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None, method: str = "napkin") -> Rates:
+    """Sample the estimator by a method: napkin or expected.
+
+    `timed`: the same layout with derated devices, for the napkin's times. Errors: no-compute-rate, no-memory-size.
+    """
+    edges = edges_of(model)
+
+    def held(ctx: float) -> float:
+        return float(charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
+
+    # An engine's pages: straight between lengths that are whole blocks of every size in use.
+    held_bytes = Piecewise(held, edges if plan.engine.nominal else sorted({*edges, *PAGES}))
+    budget = capacity.ledger(model, plan, 1)["kv_budget_bytes"].value
+    if terms.compute_rate(plan.device, plan.weights).value is None:
         raise UsageError(
             "no-compute-rate", f"{plan.device.id} has no known compute rate, so prefill cannot be timed", "use a device with one"
         )
+    sample = _likely if method == "expected" else _ideal
+    return sample(model, timed or plan, edges, held_bytes, budget, plan.engine.block_tokens)
+
+
+def edges_of(model: Model) -> list[int]:
+    """Lengths at which some layer's cache stops growing, or what it reads."""
+    ends = {0}
+    for mixer, _ in memory.mixers(model):
+        for entry in mixer.entries:
+            ends |= {limit for limit in (entry.window, entry.reads and entry.reads * entry.ratio) if limit and entry.tokens is None}
+    return sorted(ends)
+
+
+def _ideal(model: Model, at: Deployment, edges: list[int], held_bytes: Piecewise, budget: float, block: int) -> Ideal:
+    import numpy
+
+    n = numpy.arange(1, TABLE + 1)
+    parts = terms.step_terms(model, at, Workload(1, n))
 
     def table(name: str) -> list[float]:
         values = [float(value) for value in numpy.broadcast_to(parts[name].value, n.shape)]
         return [values[0], *values]
 
-    ends = {0}
-    for mixer, _ in memory.mixers(model):
-        for entry in mixer.entries:
-            ends |= {limit for limit in (entry.window, entry.reads and entry.reads * entry.ratio) if limit and entry.tokens is None}
-    edges = sorted(ends)
     spread = at.dp * at.pp
     bandwidth = at.device.bandwidth_bytes_per_s * at.tp * spread
 
     def kv_s(ctx: float) -> float:
         return float(layout.sequence_bytes(model, at, Figure("ctx_tokens", ctx), reads=True).value / bandwidth)
-
-    def held(ctx: float) -> float:
-        return float(charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value)
 
     p16 = terms.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
     p = terms.compute_rate(at.device, at.weights).value
@@ -161,20 +266,77 @@ def rates(model: Model, plan: Deployment, *, timed: Deployment | None = None) ->
         return float(time.work_s(found.value, p16, ranks))
 
     head = memory.head_params(model)
-    found = capacity.ledger(model, plan, 1)
-    return Rates(
+    return Ideal(
         weights_s=table("weight_read_s"),
         compute_s=table("compute_s"),
         talk_s=table("communication_s"),
         prompt_token_s=time.compute_s(memory.multiplied_params(model) - head, 1, p, ranks),
         head_s=time.compute_s(head, 1, p, ranks),
         kv_s=Piecewise(kv_s, edges),
-        # An engine's pages: straight between lengths that are whole blocks of every size in use.
-        held_bytes=Piecewise(held, edges if plan.engine.nominal else sorted({*edges, *PAGES})),
+        held_bytes=held_bytes,
         attention_s=Piecewise(attention_s, edges, quadratic=True),
-        budget_bytes=found["kv_budget_bytes"].value,
-        block_tokens=plan.engine.block_tokens,
+        budget_bytes=budget,
+        block_tokens=block,
     )
+
+
+KNOTS = (1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768)
+"""Prompt tokens of a step at which reading them is sampled; straight between, and beyond."""
+SAMPLED = 64
+"""Sequences in the steps whose difference is what a cache adds."""
+
+
+def _likely(model: Model, at: Deployment, edges: list[int], held_bytes: Piecewise, budget: float, block: int) -> Likely:
+    """Samples of `step.step`, `step.reading`, `step.added` and `step.ttft`."""
+    import numpy
+
+    n = numpy.arange(1, TABLE + 1)
+    steps = numpy.broadcast_to(step.step(model, at, Workload(0, n), "expected").mid_s, n.shape).tolist()
+    many = SAMPLED * at.dp
+    bare = step.step(model, at, Workload(0, many), "expected").mid_s
+
+    def kv_s(ctx: float) -> float:
+        return float(step.step(model, at, Workload(ctx, many), "expected").mid_s - bare) / many
+
+    @cache
+    def reading(tokens: int, start: int) -> float:
+        return float(step.reading(model, at, start + tokens, start).value)
+
+    # The attention of a token behind `start` others, which is straight between edges; what one token costs alone is in `reading_s`.
+    density = Piecewise(lambda start: (reading(1, int(start)) - reading(1, 0)) if start else 0.0, edges)
+    whole = [0.0]
+    for begin, end in pairwise(edges):
+        whole.append(whole[-1] + (density(begin) + density(end - 1e-6)) / 2 * (end - begin))
+    sums = dict(zip(edges, whole, strict=True))
+
+    def attention_s(ctx: float) -> float:
+        place = edges[bisect_right(edges, ctx) - 1]
+        return sums[place] + (density(place) + density(ctx)) / 2 * (ctx - place)
+
+    alone = {tokens: reading(tokens, 0) - attention_s(tokens) for tokens in KNOTS}
+    first, share = {}, step.added(model, at, 2048).value / reading(2048, 0)
+    for tokens in (1, 512, 8192):
+        found = step.ttft(model, at, tokens)
+        first[tokens] = max(0.0, found.mid_s - reading(tokens, 0)) if found is not None else 0.0
+    return Likely(
+        steps_s=[steps[0], *steps],
+        reading_s=through({0: alone[1], **alone}),
+        beside=share or 1.0,
+        kv_s=Piecewise(kv_s, edges),
+        held_bytes=held_bytes,
+        attention_s=Piecewise(attention_s, edges, quadratic=True),
+        budget_bytes=budget,
+        block_tokens=block,
+        groups=at.dp,
+        arrival_s=through({0: first[1], **first}),
+    )
+
+
+def through(points: dict[int, float]) -> Piecewise:
+    """Straight lines through points, the last one continued."""
+    places = sorted(points)
+    slope = (points[places[-1]] - points[places[-2]]) / (places[-1] - places[-2])
+    return Piecewise(lambda at: points[at] if at in points else points[places[-1]] + slope * (at - places[-1]), places)
 
 
 # ---- the requests --------------------------------------------------------------------------------------------------

@@ -22,6 +22,15 @@ MOST_WAITING = 2**18
 """Requests that queue at once. Behind them nobody's turn comes sooner or later for being counted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Sequences at once, prompt tokens of a step (0: whole prompts), and whether those that decode take theirs from them."""
+
+    max_batch: int
+    chunk: int
+    shared: bool = False
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a simulation measured, after its warm-up."""
@@ -29,6 +38,7 @@ class Outcome:
     ttft: Quantiles = field(default_factory=Quantiles)
     tpot: Quantiles = field(default_factory=Quantiles)
     e2e: Quantiles = field(default_factory=Quantiles)
+    itl: Quantiles = field(default_factory=Quantiles)
     requests: int = 0
     output_tokens: int = 0
     decode_s: float = 0
@@ -63,7 +73,7 @@ class Outcome:
 
 
 class _Sequence:
-    __slots__ = ("arrival", "cached", "ends", "first", "index", "left", "output", "place", "prompt", "target", "version")
+    __slots__ = ("arrival", "cached", "ends", "first", "group", "index", "left", "mark", "output", "place", "prompt", "target", "version")
 
     def __init__(self, index: int, request: Request) -> None:
         self.index = index
@@ -72,7 +82,8 @@ class _Sequence:
         self.place = self.cached  # tokens of them that are
         self.left = self.output
         self.first = -1.0
-        self.ends = 0
+        self.ends = self.group = 0
+        self.mark = -1.0  # bytes that others had taken when it gave way
         self.version = 0
 
     def length(self, step: int) -> int:
@@ -83,18 +94,25 @@ class _Sequence:
 class Replica:
     """A replica between two events: who waits, who is read, who decodes, and what their caches hold and cost.
 
+    As vLLM's V1 scheduler does it: running sequences come first, each step has room for so many prompt tokens, a request starts
+    when all of its present tokens fit and there is room for some of them, and where growing caches fill the memory the one that
+    started last gives way and is computed again. [vllm v1/core/sched/scheduler.py, scheduler_reserve_full_isl]
+
     `read_s` and `held` are sums over the caches of all that decode (and of reserved prompts); `slope_s` and `growth` are what one
     step adds to them.
     """
 
-    def __init__(self, rates: Rates, max_batch: int, chunk: int, count: int | None, warmup: int) -> None:
-        self.rates, self.max_batch, self.chunk, self.warmup = rates, max_batch, chunk, warmup
+    def __init__(self, rates: Rates, policy: Policy, count: int | None, warmup: int, users: int | None) -> None:
+        self.rates, self.warmup, self.users = rates, warmup, users
+        self.max_batch, self.chunk, self.shared = policy.max_batch, policy.chunk, policy.shared
         self.last = None if count is None else warmup + count
         self.slack = rates.block_tokens - 1
         # Lengths at which a sequence's reads or its memory (which is `slack` tokens ahead) change their slope.
         ahead = (edge - self.slack for edge in rates.held_bytes.edges if edge > self.slack)
         self.edges = sorted({*filter(None, rates.kv_s.edges), *ahead})
         self.events: list[tuple[int, int, int, _Sequence, bool]] = []
+        self.coming: deque[tuple[float, Request]] = deque()  # when it reaches the engine, and the request
+        self.source: Iterator[Request] = iter(())
         self.waiting: deque[_Sequence] = deque()
         self.reading: deque[_Sequence] = deque()
         self.running: dict[int, _Sequence] = {}
@@ -102,18 +120,20 @@ class Replica:
         self.step = 0  # decode steps so far: a sequence ends at a step, not at a time
         self.read_s = self.slope_s = 0.0
         self.held = self.growth = 0.0
+        self.taken = 0.0  # bytes of memory that were handed out so far
         self.came = self.serial = 0
         self.outcome = Outcome()
 
     def run(self, requests: Iterable[Request]) -> Outcome:
         """Serve a stream to its end, or until `count` requests behind the warm-up have ended. Errors: request-too-long."""
         result = self.outcome
-        source = iter(requests)
-        coming = next(source, None)
+        self.source = iter(requests)
+        for _ in range(self.users or 1):
+            self.pull(self.now)
         start = busy_before = batch_before = 0.0
         started = self.warmup == 0
         while True:
-            coming = self.arrive(coming, source)
+            self.arrive()
             if not started and self.came > self.warmup:
                 started, start, busy_before, batch_before = True, self.now, result.busy_s, result.batch_s
                 result.output_tokens = 0
@@ -124,12 +144,12 @@ class Replica:
                 continue
             batch, before = len(self.running), self.now
             done: list[_Sequence] = []
-            if self.reading:
+            if self.reading and (self.room() or not batch):
                 steps = self.read(done)
             elif batch:
-                steps = self.decode(None if coming is None or self.waiting or batch >= self.max_batch else coming.arrival_s - self.now)
-            elif coming is not None:
-                self.now = coming.arrival_s
+                steps = self.decode()
+            elif self.coming:
+                self.now = max(self.now, self.coming[0][0])
                 continue
             else:
                 break
@@ -139,6 +159,8 @@ class Replica:
             result.busy_s += spent
             result.batch_s += spent * batch
             if batch and steps:
+                if started:
+                    result.itl.add(spent / steps, batch * steps)
                 self.grow(batch, steps, done)
             for sequence in done:
                 self.join(sequence)
@@ -149,17 +171,36 @@ class Replica:
         result.batch_s -= batch_before
         return result
 
-    def arrive(self, coming: Request | None, source: Iterator[Request]) -> Request | None:
-        """Queue those that have come by now; the next one is the answer."""
-        while coming is not None and coming.arrival_s <= self.now and len(self.waiting) < MOST_WAITING:
-            self.waiting.append(_Sequence(self.came, coming))
+    def pull(self, now: float) -> None:
+        """Take the next request from the stream; one of a user's comes when the user's last answer is there."""
+        request = next(self.source, None)
+        if request is None:
+            return
+        if self.users:
+            request = request._replace(arrival_s=now)
+        due, way = request.arrival_s, self.rates.arrival_s
+        if way is not None:
+            due += way(request.prompt - request.cached)
+        self.coming.append((due, request))
+
+    def arrive(self) -> None:
+        """Queue those that have come by now."""
+        while self.coming and self.coming[0][0] <= self.now and len(self.waiting) < MOST_WAITING:
+            self.waiting.append(_Sequence(self.came, self.coming.popleft()[1]))
             self.came += 1
-            coming = next(source, None)
-        return coming
+            if not self.users:
+                self.pull(self.now)
+
+    def room(self) -> int:
+        """Prompt tokens of a step, for each group of ranks; 0 with chunks: everything is taken by those that decode."""
+        if not self.shared or not self.chunk:
+            return self.chunk or 1
+        return max(0, self.chunk - -(-len(self.running) // self.rates.groups))
 
     def admit(self) -> None:
-        """Start what fits, first come first served."""
-        while self.waiting and len(self.running) + len(self.reading) < self.max_batch:
+        """Start what fits and is read in this step, first come first served."""
+        room = self.room() * self.rates.groups - sum(each.target - each.place for each in self.reading)
+        while self.waiting and room > 0 and len(self.running) + len(self.reading) < self.max_batch:
             sequence = self.waiting[0]
             need = self.rates.held_bytes(sequence.target + self.slack)
             if self.held + need + self.growth > self.rates.budget_bytes:
@@ -167,8 +208,20 @@ class Replica:
                     raise self.too_long(sequence)
                 break
             self.waiting.popleft()
+            self.recall(sequence, need)
             self.held += need
+            self.taken += need
+            sequence.group = sequence.index % self.rates.groups  # in turn, as a router deals them
             self.reading.append(sequence)
+            room -= sequence.target - sequence.place
+
+    def recall(self, sequence: _Sequence, need: float) -> None:
+        """What an engine's prefix cache still has of a sequence that gave way: the memory was full, so since then others have taken
+        its blocks alone, the last first."""
+        if sequence.mark >= 0 and self.shared and need:
+            kept = int(sequence.target * (1 - (self.taken - sequence.mark) / need))
+            block = self.slack + 1
+            sequence.place = min(max(sequence.place, kept // block * block), sequence.target - 1)
 
     def preempt(self) -> None:
         """The one that started last gives way; its tokens are computed again later."""
@@ -183,48 +236,76 @@ class Replica:
             sequence.left, sequence.target = sequence.ends - self.step, length + 1  # its newest token has no cache yet
         else:
             raise self.too_long(next(iter(self.running.values())))
-        sequence.place = min(sequence.cached, sequence.target - 1)
+        sequence.place, sequence.mark = min(sequence.cached, sequence.target - 1), self.taken
         self.waiting.appendleft(sequence)
         self.outcome.preemptions += 1
 
     def read(self, done: list[_Sequence]) -> int:
-        """One step with a chunk of the prompts that are read; those that are through are added to `done`. Its number of steps."""
-        budget, tokens, ends, attention = self.chunk, 0, 0, 0.0
-        while self.reading:
-            sequence = self.reading[0]
+        """A step with a chunk of the prompts that are read, or several alike; those that are through are added to `done`. Their number."""
+        rates, room, batch = self.rates, self.room(), len(self.running)
+        first = self.reading[0]
+        if self.chunk and rates.groups == 1 and first.target - first.place > 2 * room:
+            count = self.alike(first, room)
+            if count > 1:
+                attention = rates.attended_chunks_s(first.place, room, count)
+                first.place += count * room
+                self.now += rates.alike_s(batch, room, 0, attention, count)
+                self.now += count * self.read_s + self.slope_s * count * (count - 1) / 2
+                return count
+        budgets = [room] * rates.groups
+        tokens, ends, attention_s = [0] * rates.groups, [0] * rates.groups, [0.0] * rates.groups
+        behind: list[_Sequence] = []
+        while self.reading and max(budgets) > 0:
+            sequence = self.reading.popleft()
+            group = sequence.group
             wanted = sequence.target - sequence.place
-            taken = wanted if not self.chunk or wanted <= budget else budget
+            taken = wanted if not self.chunk or wanted <= budgets[group] else budgets[group]
             if taken:
-                attention += self.rates.attended_s(sequence.place, sequence.place + taken)
-            tokens += taken
-            budget -= taken
-            sequence.place += taken
+                attention_s[group] += rates.attended_s(sequence.place, sequence.place + taken)
+                tokens[group] += taken
+                budgets[group] -= taken
+                sequence.place += taken
             if sequence.place < sequence.target:
-                break
-            ends += wanted > 0
-            done.append(self.reading.popleft())
-            if budget <= 0:
-                break
-        if not tokens:  # without tokens to compute, they join before the next step
+                behind.append(sequence)
+            else:
+                ends[group] += wanted > 0
+                done.append(sequence)
+        self.reading.extendleft(reversed(behind))
+        if not any(tokens):  # without tokens to compute, they join before the next step
             return 0
-        self.now += self.rates.chunk_s(len(self.running), tokens, ends, attention) + self.read_s
+        self.now += max(map(rates.chunk_s, [batch] * rates.groups, tokens, ends, attention_s)) + self.read_s
         return 1
 
-    def decode(self, gap: float | None) -> int:
-        """All steps to the next end or edge, to an arrival in `gap` seconds, or until the memory is full. Their number."""
+    def alike(self, sequence: _Sequence, room: int) -> int:
+        """Steps in which the first prompt takes the whole room, while nobody ends and there is memory."""
+        count = self.rates.chunks(sequence.place, sequence.target, room)
+        if self.running:
+            count = min(count, self.upcoming() - self.step)
+            if self.growth > 0:
+                count = min(count, int((self.rates.budget_bytes - self.held) / self.growth))
+        return count
+
+    def upcoming(self) -> int:
+        """The step after which somebody ends or outgrows a window."""
         while self.events[0][2] != self.events[0][3].version:
             heappop(self.events)
-        steps = self.events[0][0] - self.step
+        return self.events[0][0]
+
+    def decode(self) -> int:
+        """All steps to the next end or edge, to an arrival that finds a place, or until the memory is full. Their number."""
+        steps = self.upcoming() - self.step
         batch, fixed, slope_s = len(self.running), self.rates.fixed_table, self.slope_s
         each = (fixed[batch] if batch < len(fixed) else self.rates.fixed_s(batch)) + self.read_s
-        if gap is not None and gap < steps * each + slope_s * steps * (steps - 1) / 2:
-            # The smallest k with k·each + slope·k(k-1)/2 >= gap.
-            if slope_s > 0:
-                linear = each - slope_s / 2
-                steps = min(steps, math.ceil((math.sqrt(linear * linear + 2 * slope_s * gap) - linear) / slope_s))
-            else:
-                steps = min(steps, math.ceil(gap / each))
-            steps = max(1, steps)
+        if self.coming and not self.waiting and batch < self.max_batch:
+            gap = self.coming[0][0] - self.now
+            if gap < steps * each + slope_s * steps * (steps - 1) / 2:
+                # The smallest k with k·each + slope·k(k-1)/2 >= gap.
+                if slope_s > 0:
+                    linear = each - slope_s / 2
+                    steps = min(steps, math.ceil((math.sqrt(linear * linear + 2 * slope_s * max(0.0, gap)) - linear) / slope_s))
+                else:
+                    steps = min(steps, math.ceil(gap / each))
+                steps = max(1, steps)
         if self.growth > 0 and self.held + self.growth * steps > self.rates.budget_bytes:
             steps = int((self.rates.budget_bytes - self.held) / self.growth)  # at least 1: there was room for one
         self.now += steps * each + slope_s * steps * (steps - 1) / 2
@@ -235,6 +316,7 @@ class Replica:
         self.step += steps
         self.read_s += self.slope_s * steps
         self.held += self.growth * steps
+        self.taken += self.growth * steps
         self.outcome.output_tokens += batch * steps
         while self.events and self.events[0][0] <= self.step:
             at, _, version, sequence, final = heappop(self.events)
@@ -284,7 +366,9 @@ class Replica:
         self.growth -= self.rates.held_bytes.slope(length + self.slack)
 
     def finish(self, sequence: _Sequence) -> None:
-        """Record a finished request, if it is one of those that count."""
+        """Record a finished request, if it is one of those that count; its user asks again."""
+        if self.users:
+            self.pull(self.now)
         if sequence.index < self.warmup or (self.last is not None and sequence.index >= self.last):
             return
         result = self.outcome
@@ -308,13 +392,20 @@ class Replica:
 
 
 def simulate(
-    rates: Rates, requests: Iterable[Request], *, max_batch: int, chunk: int, count: int | None = None, warmup: int = 0
+    rates: Rates,
+    requests: Iterable[Request],
+    *,
+    max_batch: int,
+    chunk: int,
+    count: int | None = None,
+    warmup: int = 0,
+    shared: bool = False,
+    users: int | None = None,
 ) -> Outcome:
-    """Serve a stream, first come first served.
+    """Serve a stream, first come first served; or `users` that each ask again when their answer is there.
 
-    Each step decodes every running sequence and reads up to `chunk` prompt tokens of those that wait (0: one whole prompt). A
-    request starts when its prompt's cache fits; when growing caches fill the memory, the one that started last is preempted and
-    computed again. Requests from `warmup` on are measured, `count` of them (None: to the end of the stream, which then drains).
-    Errors: request-too-long.
+    Each step decodes every running sequence and reads up to `chunk` prompt tokens of those that wait (0: one whole prompt); where
+    the room is `shared`, the decoded tokens are among them. Requests from `warmup` on are measured, `count` of them (None: to the
+    end of the stream, which then drains). Errors: request-too-long.
     """
-    return Replica(rates, max_batch, chunk, count, warmup).run(requests)
+    return Replica(rates, Policy(max_batch, chunk, shared), count, warmup, users).run(requests)
