@@ -9,7 +9,9 @@ The names load on first use, so that `import llmcalc` costs nothing.
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any  # importing it takes three milliseconds
 
 __version__ = "0.1.0"
 

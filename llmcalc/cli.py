@@ -130,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = sys.argv[1:] if arguments is None else arguments
     for library in ("OPENBLAS", "OMP", "MKL", "VECLIB"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # small matrices: threads waiting for each other took 20 times as long
+    _sane_width()
     if COMPLETE in os.environ:
         _complete()
     args = args[1:] if args[:1] == ["--"] else args
@@ -151,6 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # typer makes a closed pipe a SystemExit
         _no_stdout()
         return 0
+    except MemoryError:
+        pass  # told once the frames that hold the memory are gone
     except Exception as problem:
         if _interrupted(problem):
             return 130
@@ -168,6 +171,19 @@ def main(arguments: list[str] | None = None) -> int:
             1,
             problem,
         )
+    hint = "ask for less at a time, or allow more memory (ulimit -v, cgroup)"
+    return _fail(args, command, "out-of-memory", "there is not enough memory for this", hint, 1, MemoryError())
+
+
+WIDEST = 1000
+
+
+def _sane_width() -> None:
+    """COLUMNS as a width that a terminal may have: a line of 1,000,000,000 spaces takes 9 GB."""
+    given = os.environ.get("COLUMNS", "")
+    if given:
+        columns = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else 0
+        os.environ["COLUMNS"] = str(min(columns, WIDEST) or 80)
 
 
 def _interrupted(problem: BaseException | None) -> bool:

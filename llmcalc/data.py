@@ -124,7 +124,7 @@ def parse_json(text: str, name: str, what: str) -> Any:
         where = (
             f"line {problem.lineno}, column {problem.colno}: {problem.msg}"
             if isinstance(problem, json.JSONDecodeError)
-            else str(problem).splitlines()[0]
+            else "a number of too many digits"
         )
         raise LlmcalcError("not-json", f"{name} is not JSON ({where})", f"give a {what}") from None
 

@@ -293,14 +293,35 @@ def _brand_keys(row: Mapping[str, Any]) -> Iterator[str]:
 def _user_files() -> dict[str, Path]:
     """The user's own profiles by file name, which is their id."""
     try:
-        return {path.stem: path for path in sorted((data.user_config() / "hardware").glob("*.yaml"))}
+        return {path.stem: path for path in sorted(_user_folder().glob("*.yaml"))}
     except OSError:
         return {}
+
+
+def _user_folder() -> Path:
+    return data.user_config() / "hardware"
 
 
 def ids() -> list[str]:
     """Every known id, the user's own included, in alphabetical order."""
     return sorted({*_user_files(), *_index().family})
+
+
+def everything() -> tuple[list[Device], tuple[str, ...]]:
+    """Every known device, and which of the user's own profiles were passed over, with the reason."""
+    found, skipped = [], []
+    try:
+        os.listdir(_user_folder())
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as problem:
+        skipped.append(f"{_user_folder()} is left out: {(problem.strerror or str(problem)).lower()}")
+    for ident in ids():
+        try:
+            found.append(_of_id(ident))
+        except LlmcalcError as problem:
+            skipped.append(f"{printable(ident, 60)} is left out: {problem.message}")
+    return found, tuple(skipped)
 
 
 # ---- loading --------------------------------------------------------------------------------------------------------
@@ -359,8 +380,10 @@ def _named_by_driver(found: Found) -> list[str]:
     key = _key(found.name, brands=True)
     rows = dict(_table())
     for stem, path in _user_files().items():
-        with suppress(ProfileError):  # a broken file is reported where it is asked for
-            mine = read(path)
+        with suppress(LlmcalcError):  # a broken file is reported where it is asked for
+            mine = read(path) if path.is_file() else None
+            if mine is None:
+                continue
             rows[stem] = {"name": mine.name, "product_names": mine.product_names}
     names = {ident: {*row["product_names"], _VARIANT.sub("", row["name"])} for ident, row in rows.items()}
     cores = f"{found.cores}-core GPU"
@@ -395,6 +418,8 @@ def _of_id(ident: str) -> Device:
     mine = _user_files().get(ident)
     if mine is None:
         return _bundled(ident)
+    if not mine.is_file():  # a pipe would be waited for
+        raise ProfileError("hardware-invalid", f"{mine} is not a regular file", "remove it, or write a profile there")
     profile = read(mine)
     if profile.id != ident:
         raise ProfileError("hardware-invalid", f"{mine}: id: is {profile.id!r}; it must be the file's name, {ident!r}")

@@ -202,10 +202,9 @@ def totals(path: str) -> Totals:
     last = 0.0
     for request in read_trace(path):
         number, prompt, output, last = number + 1, prompt + request.prompt, output + request.output, request.arrival_s
-    if not last:
-        raise LlmcalcError(
-            "bad-trace", f"{printable(path)}: all {number} requests arrive at the same time, so there is no rate", "give a trace that lasts"
-        )
+    if last < number * 1e-9:
+        message = f"{printable(path)}: all {number} requests arrive at the same time, so there is no rate"
+        raise LlmcalcError("bad-trace", message, "give a trace that lasts")
     return Totals(number, last, prompt, output)
 
 
@@ -276,7 +275,8 @@ def _json_rows(first: str, lines: Iterator[str], path: str, at: int) -> Iterator
             try:
                 row = json.loads(text)
             except (ValueError, RecursionError) as problem:
-                where = f"column {problem.colno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else "nested too deeply"
+                deep = "nested too deeply" if isinstance(problem, RecursionError) else "a number of too many digits"
+                where = f"column {problem.colno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else deep
                 raise LlmcalcError("bad-trace", f"{printable(path)}, line {line}, {where}", "one JSON object per line") from None
             if not isinstance(row, dict):
                 raise LlmcalcError("bad-trace", f"{printable(path)}, line {line} is not a JSON object", "one JSON object per line")

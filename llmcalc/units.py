@@ -69,7 +69,7 @@ def quantity(text: str | float, kind: str) -> float:
         unit = found[2]
         message = f"{_cut(shown)!r} has no unit" if not unit else f"{_cut(shown)!r} has the unknown unit {_cut(unit)!r}"
         raise UsageError("bad-quantity", message, hint)
-    if not 0 <= value * scale < 1e21:
+    if not 0 <= value * scale < 1e21 or (kind.startswith("usd") and 0 < value * scale < 1e-12):
         raise UsageError("bad-quantity", f"{_cut(shown)!r} is out of range", hint)
     return value * scale
 

@@ -260,11 +260,47 @@ def test_a_config_on_stdin() -> None:
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_a_closed_pipe_ends_quietly() -> None:
-    command = f"{sys.executable} -m llmcalc models list | head -1; exit ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize(("line", "reader"), [("models list qwen3", "head -1"), ("kv -m Qwen/Qwen3-8B -c 999k 2>&1", "true")])
+def test_a_closed_pipe_ends_quietly(line: str, reader: str) -> None:
+    """Also where warnings go into it."""
+    command = f"{sys.executable} -m llmcalc {line} | {reader}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stderr == ""
-    assert len(done.stdout.splitlines()) == 1
+    assert len(done.stdout.splitlines()) == (reader == "head -1")
+
+
+@pytest.mark.parametrize(
+    ("columns", "most"), [("1000000000", 80), ("9" * 5000, 80), ("99999", 1000), ("0", 80), ("-7", 80), ("١٢", 80), ("60", 60)]
+)
+def test_no_width_takes_all_memory(columns: str, most: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["compare", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm,l4"]) == 0
+    assert os.environ["COLUMNS"] == str(most)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= most
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="modes are POSIX's")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_file_that_is_replaced_keeps_its_mode(mode: int, tmp_path: Path) -> None:
+    file, link = tmp_path / "o.json", tmp_path / "link.json"
+    file.write_text("old")
+    file.chmod(mode)
+    link.symlink_to(file)
+    for path in (file, link):
+        assert main([*KV, "-o", str(path)]) == 0
+    assert file.stat().st_mode & 0o777 == mode and link.is_symlink() and json.loads(file.read_text())["command"] == "kv"
+    os.link(file, tmp_path / "twin.json")  # another name of it sees the new content, too
+    assert main([*KV, "-c", "1k", "-o", str(file)]) == 0
+    assert json.loads((tmp_path / "twin.json").read_text())["inputs"]["ctx_tokens"] == 1024
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "o.json", "twin.json"]
+
+
+def test_too_little_memory_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from llmcalc.estimate import memory
+
+    monkeypatch.setattr(memory, "kv", lambda *_: bytearray(2**62))
+    assert main([*KV, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "out-of-memory"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "gbk", "utf-8"])

@@ -571,3 +571,52 @@ def test_a_revision_or_a_shard_leads_nowhere_else(capsys: pytest.CaptureFixture[
     for reference in ("a/b@../../etc", "a/b@refs/../x", "a/..", "../a/b@x", "a/b@/etc", "hf://a/b@%2e%2e/x"):
         with pytest.raises(LlmcalcError):
             sources.find(reference, offline=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_broken_profile_of_the_users_stops_only_who_asks_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "llmcalc" / "hardware"
+    folder.mkdir(parents=True)
+    (folder / "broken.yaml").write_text("id: [")
+    (folder / "other.yaml").write_text("id: not-other\n")
+    os.mkfifo(folder / "pipe.yaml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert main(["hardware", "list", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["rows"]) >= 140
+    assert [text.partition(" ")[0] for text in told["warnings"][:3]] == ["broken", "other", "pipe"]
+    assert main(shlex.split("compare -m Qwen/Qwen3-8B -d class=consumer --json")) == 0
+    assert "broken is left out" in capsys.readouterr().out
+    assert main(shlex.split("fit -m Qwen/Qwen3-8B -d h100-sxm")) == 0
+    capsys.readouterr()
+    for name in ("broken", "other", "pipe"):
+        assert main(["hardware", "show", name]) == 1
+        assert f"{name}.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "line"),
+    [
+        ("json", '{"model_type": "llama", "hidden_size": ' + "1" * 5000 + "}", "kv -m ./{}"),
+        ("jsonl", '{"arrival_s": ' + "1" * 5000 + "}", "simulate -m Qwen/Qwen3-8B -d l4 --trace ./{}"),
+    ],
+)
+def test_a_number_of_many_digits_is_not_deep(ending: str, text: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(f"x.{ending}").write_text(text, encoding="utf-8")
+    assert main(shlex.split(line.format(f"x.{ending}"))) == 1
+    assert "a number of too many digits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gap", ["5e-324", "1e-300", "1e-12"])
+def test_a_trace_of_no_time_has_no_rate(gap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n0,100,10\n{gap},100,10\n", encoding="utf-8")
+    assert main(shlex.split("simulate -m Qwen/Qwen3-8B -d l4 --trace ./t.csv")) == 1
+    assert "arrive at the same time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("price", ["1e-310", "5e-324", "1e-40"])
+def test_a_price_of_next_to_nothing_is_out_of_range(price: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(shlex.split(f"compare -m Qwen/Qwen3-8B -d h100-sxm --price {price}")) == 2
+    assert "out of range" in capsys.readouterr().err

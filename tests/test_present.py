@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from llmcalc import present
-from llmcalc.commands.common import emit
+from llmcalc.cli import main
 from llmcalc.errors import UsageError
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory
@@ -154,8 +154,9 @@ def test_every_module_of_a_format_is_in_the_list() -> None:
 
 def test_a_format_without_warnings_sends_them_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     for name in FORMATS:
-        emit(REPORT, format=name, json=False, output=None, explain=False)
-        assert ("Warning: a warning" in capsys.readouterr().err) == (not carries(name).warnings), name
+        assert main(["kv", "-m", "Qwen/Qwen3-8B", "-c", "999k", "-f", name]) == 0
+        out, err = capsys.readouterr()
+        assert ("own maximum" in err) == (not carries(name).warnings) and ("own maximum" in out) == carries(name).warnings, name
 
 
 def test_a_foreign_text_cannot_break_out_of_a_page() -> None:

@@ -74,8 +74,8 @@ def list_devices(
     from llmcalc import hardware as devices
 
     rows = []
-    for name in devices.ids():
-        device = devices.load(name)
+    known, skipped = devices.everything()
+    for device in known:
         if text and text.lower() not in f"{device.id} {device.name} {device.vendor}".lower():
             continue
         rows.append(
@@ -98,6 +98,7 @@ def list_devices(
         inputs={"filter": text},
         assumptions=("compute is dense (no sparsity); prices are medians of what is recorded: hardware show ID names providers and dates",),
         absent=(("", "null where no source gives it"),),
+        warnings=skipped,
     )
     c.say(report, out)
 

@@ -382,7 +382,12 @@ class File(Group):
     """Where a result goes, and in which format."""
 
     format = option(
-        "table", "--format", "-f", metavar="FORMAT", autocompletion=completion.outputs, help="table, json, csv, markdown or html."
+        "table",
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        autocompletion=completion.outputs,
+        help=f"{', '.join(list(present.FORMATS)[:-1])} or {list(present.FORMATS)[-1]}.",
     )
     json = switch("--json", help="Same as --format json.")
     output = option(None, "--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")

@@ -33,7 +33,7 @@ class Measured(o.Steps):
         "--requests",
         "-n",
         metavar="N",
-        read=parse.counting(least=10),
+        read=parse.counting(least=10, most=10**7),  # two minutes
         help="Requests to measure; a trace is served whole.",
     )
     concurrency = o.option(

@@ -89,16 +89,25 @@ def devices(text: str) -> list[tuple[int | None, Device]]:
         if word in filters:
             continue
         if word.lower() == "all":
-            found += [(None, hardware.load(each)) for each in hardware.ids()]
+            found += _every()
             continue
         count, name = hardware.parse_count(word)
         found.append((count if name != word else None, hardware.load(name)))
     if filters:
-        found = [pair for pair in found or [(None, hardware.load(each)) for each in hardware.ids()] if _holds(pair[1], filters)]
+        found = [pair for pair in found or _every() if _holds(pair[1], filters)]
     if not found:
         raise UsageError("no-device-matches", f"no device matches {printable(text, 60)!r}", "`llmcalc hardware list` names all")
     unique = {(count, device.id, device.memory_bytes): (count, device) for count, device in found}
     return list(unique.values())
+
+
+def _every() -> list[tuple[int | None, Device]]:
+    """Every device; a broken profile of the user's is passed over with a warning."""
+    from llmcalc import hardware
+
+    found, skipped = hardware.everything()
+    parse.beside.set((*parse.beside.get(), *skipped))
+    return [(None, device) for device in found]
 
 
 def _holds(device: Device, filters: list[str]) -> bool:

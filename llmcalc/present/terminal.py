@@ -72,7 +72,7 @@ def _codes(trailing: re.Match[str]) -> str:
 def in_memory() -> Console:
     """Writes into memory, with the width and colours of the real stdout."""
     real = Console(file=sys.stdout)
-    width = real.width
+    width = min(real.width, 1000)
     if not real.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         width = 400  # a pipe has no width: never wrap
     return Console(
