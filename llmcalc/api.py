@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmcalc.estimate.decode import Decode
     from llmcalc.estimate.memory import Kv, KvLayers, Part, Weights
     from llmcalc.estimate.verdict import Fit, FitRow
-    from llmcalc.plan import Adapters, Deployment
+    from llmcalc.plan import Adapters, Deployment, Offload
     from llmcalc.sources import Source
 
 
@@ -63,6 +63,7 @@ def deploy(
     batched_tokens: int | None = None,
     max_sequences: int | None = None,
     adapters: Adapters | None = None,
+    offload: Offload | None = None,
 ) -> Deployment:
     """One replica of a model on a device. `Nx device` means N ranks, as the engine lays a model over them: a server cuts matrices,
     a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage. With dp, so many
@@ -94,6 +95,7 @@ def deploy(
         batched_tokens=batched_tokens,
         max_sequences=max_sequences,
         adapters=adapters,
+        offload=offload,
     )
     if count not in (1, plan.ranks):
         layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"

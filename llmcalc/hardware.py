@@ -302,6 +302,11 @@ def _user_folder() -> Path:
     return data.user_config() / "hardware"
 
 
+def known(name: str) -> bool:
+    """Whether a bundled device has that name."""
+    return _key(name) in _index().exact or _key(name) in _index().assumed
+
+
 def ids() -> list[str]:
     """Every known id, the user's own included, in alphabetical order."""
     return sorted({*_user_files(), *_index().family})

@@ -23,6 +23,22 @@ class Adapters:
 
 
 @dataclass(frozen=True, slots=True)
+class Offload:
+    """What lies in the host's memory instead of the card's."""
+
+    gpu_layers: int | None = None
+    """Layers that stay on the card, the last ones; one more is the head. None: all."""
+    host_expert_layers: int = 0
+    """Layers, the first ones, whose routed experts lie on the host."""
+    host_bytes: float = 0
+    """Weights of each device that it reads over the bus. [B]"""
+    host: Device | None = None
+    """The processor whose memory that is; None: a common desktop."""
+    host_bytes_per_s: float | None = None
+    """Its memory's bandwidth, where it was given. [B/s]"""
+
+
+@dataclass(frozen=True, slots=True)
 class Deployment:
     """One replica of a model: `ranks` devices, in pp stages of tp ranks, dp such groups where experts need more.
 
@@ -51,6 +67,8 @@ class Deployment:
     """The model that drafts; None: the target's own prediction layers."""
     adapters: Adapters | None = None
     """Low-rank adapters that are served beside the weights."""
+    offload: Offload | None = None
+    """What lies in the host's memory."""
 
     def __post_init__(self) -> None:
         if self.ep > 1 and max(self.ep, self.tp) % min(self.ep, self.tp):

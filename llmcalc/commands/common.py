@@ -19,7 +19,7 @@ from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, p
 if TYPE_CHECKING:
     from llmcalc.estimate.vision import Looked
     from llmcalc.hardware import Device
-    from llmcalc.plan import Adapters, Deployment
+    from llmcalc.plan import Adapters, Deployment, Offload
 
 __all__ = ["of_source"]
 
@@ -98,7 +98,36 @@ def laid_out(
         batched_tokens=run.max_num_batched_tokens,
         max_sequences=run.max_num_seqs,
         adapters=tuned(run),
+        offload=offloaded(model, run),
     )
+
+
+def offloaded(model: Model, run: Running) -> Offload | None:
+    """What the options leave in the host's memory. Errors: bad-value, bad-offload."""
+    kept, experts, size, host, rate = run.gpu_layers, run.n_cpu_moe, run.cpu_offload_gb, run.host, run.host_bandwidth
+    if kept is None and experts is None and not size:
+        return None
+    from llmcalc import hardware
+    from llmcalc.plan import Offload
+
+    count = len(model.stack.layers)
+    return Offload(
+        count + 1 if kept == parse.ALL_LAYERS else kept,
+        count if experts == parse.ALL_LAYERS else experts or 0,
+        size or 0.0,
+        None if host is None else hardware.load(host if host.startswith("cpu-") or hardware.known(host) else f"cpu-{host}"),
+        rate,
+    )
+
+
+def offload_flags(model: Model, own: Offload) -> str:
+    """An engine's own options for what lies on the host."""
+    if own.host_bytes:
+        return f"--cpu-offload-gb {own.host_bytes / 2**30:g}"
+    words = [] if own.gpu_layers is None else [f"-ngl {own.gpu_layers}"]
+    if own.host_expert_layers:
+        words.append("--cpu-moe" if own.host_expert_layers >= len(model.stack.layers) else f"--n-cpu-moe {own.host_expert_layers}")
+    return " ".join(words)
 
 
 def tuned(run: Running) -> Adapters | None:
@@ -168,6 +197,10 @@ def _further(plan: Deployment) -> dict[str, Any]:
     """What few deployments have, echoed where it was given."""
     tuned = plan.adapters
     found: dict[str, Any] = {}
+    if plan.offload is not None:
+        own = plan.offload
+        found |= {"gpu_layers": own.gpu_layers, "n_cpu_moe": own.host_expert_layers, "cpu_offload_bytes": own.host_bytes}
+        found |= {"host": own.host.id if own.host else None, "host_bytes_per_s": own.host_bytes_per_s}
     if tuned is not None:
         found |= {"lora_rank": tuned.rank, "max_loras": tuned.slots, "lora_targets": list(tuned.targets) or None}
     return found

@@ -238,6 +238,23 @@ class Running(Group):
         read=parse.counting(most=2**20),
         help="Sequences an engine runs at a time. [default: the engine's]",
     )
+    gpu_layers = option(
+        None,
+        "--n-gpu-layers",
+        "-ngl",
+        "--gpu-layers",
+        metavar="N",
+        read=parse.layers,
+        help="Layers that stay on the GPU (llama.cpp); 99: all.",
+    )
+    n_cpu_moe = option(None, "--n-cpu-moe", metavar="N", read=parse.layers, help="Layers whose experts lie in host memory; 99: all.")
+    cpu_offload_gb = option(
+        None, "--cpu-offload-gb", metavar="SIZE", read=parse.gibibytes, help="Weights of each GPU that lie in host memory (vLLM), in GiB."
+    )
+    host = option(None, "--host", metavar="CPU", help="Whose memory that is: epyc-9654, ryzen-7950x. [default: a common desktop]")
+    host_bandwidth = option(
+        None, "--host-bandwidth", metavar="RATE", read=parse.quantity("bytes/s"), help="Bandwidth of the host's memory: 80GB/s."
+    )
     lora_rank = option(
         None, "--lora-rank", "--max-lora-rank", metavar="R", read=parse.counting(most=4096), help="Rank of the adapters served."
     )

@@ -170,3 +170,23 @@ def image(text: str, name: str) -> tuple[int, int, int]:
             "bad-image", f"{name} {text[:40]!r} is not a width and a height", f"write it like --{name} 1024x1024 or 1024x768,3"
         )
     return width, height, count
+
+
+ALL_LAYERS = 10**6
+"""What people write for all layers (99, 999, -1, all) is read as this many."""
+
+
+def layers(text: str, name: str) -> int:
+    """A number of layers; 99, 999, -1 and `all` mean every one. Errors: bad-value."""
+    plain = text.strip().lower()
+    return (
+        ALL_LAYERS
+        if plain in ("all", "-1") or (plain.isdigit() and set(plain) == {"9"} and plain != "9")
+        else whole_number(plain, name, 0, 10_000)
+    )
+
+
+def gibibytes(text: str, name: str) -> float:
+    """A size; a plain number is of GiB, as vLLM's option means it. Errors: bad-quantity."""
+    plain = text.strip()
+    return units.quantity(f"{plain} GiB" if plain.replace(".", "", 1).isdigit() else plain, "bytes")

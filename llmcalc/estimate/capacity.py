@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import charged, layout, overheads
+from llmcalc.estimate import charged, layout, offload, overheads
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import engines as e
 from llmcalc.formulas import memory as f
@@ -52,7 +52,8 @@ def ledger(model: Model, plan: Deployment, ctx: Any, beside: dict[str, Figure] |
     budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
     sequence = charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "`ctx`"))
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
-    found["kv_bytes_per_sequence"] = replace(sequence, name="kv_bytes_per_sequence")
+    away = sequence.value * offload.hosted(model, plan).cache_share
+    found["kv_bytes_per_sequence"] = replace(offload.resident(sequence, away, "kv_bytes_per_sequence"), name="kv_bytes_per_sequence")
     found["max_batch_exact"] = f.max_batch_exact.of(kv_budget_bytes=budget, kv_bytes_per_sequence=found["kv_bytes_per_sequence"])
     return found
 

@@ -10,7 +10,7 @@ from llmcalc import checkpoint
 from llmcalc.architecture import Attention, Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import adapters, memory
+from llmcalc.estimate import adapters, memory, offload
 from llmcalc.figures import Figure, total
 from llmcalc.formulas import compute, time
 from llmcalc.formulas import memory as f
@@ -112,9 +112,7 @@ def sequence_bytes(model: Model, plan: Deployment, ctx: Figure, *, reads: bool =
     return parts[0] if len(parts) == 1 else total("kv_read_bytes" if reads else "kv_bytes_per_sequence", "B", tuple(parts))
 
 
-def routed(weight: Weight) -> bool:
-    """Whether a weight belongs to experts that are chosen token by token."""
-    return weight.part == "experts" and weight.copies > 1
+routed = offload.routed
 
 
 def weight_split(model: Model) -> tuple[int, int]:
@@ -129,7 +127,14 @@ def encoder_params(model: Model) -> int:
 
 
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
-    """Weights over all ranks: experts once, the rest once per data-parallel group. Towers are held but never read by a decode step."""
+    """Weights over all ranks: experts once, the rest once per data-parallel group, without what lies on the host.
+
+    Towers are held but never read by a decode step.
+    """
+    return offload.resident(_held_anywhere(model, plan), offload.hosted(model, plan).weight_bytes, "weight_bytes")
+
+
+def _held_anywhere(model: Model, plan: Deployment) -> Figure:
     _, experts = weight_split(model)
     ahead = [draft_weight_bytes(model, plan)] if plan.draft_tokens else []
     if tuned := adapters.held_bytes(model, plan):
