@@ -54,7 +54,9 @@ def test_what_does_not_fit_whole_is_laid_over_card_and_host(model: str, device: 
     assert capacity.holds(loaded, replace(plan, offload=found.offload), work).fits
     own = found.offload  # one step more on the card does not fit
     more = (
-        replace(own, host_expert_layers=own.host_expert_layers - 1) if own.gpu_layers is None else replace(own, gpu_layers=own.gpu_layers + 1)
+        replace(own, host_expert_layers=own.host_expert_layers - 1)
+        if own.gpu_layers is None
+        else replace(own, gpu_layers=own.gpu_layers + 1)
     )
     assert capacity.holds(loaded, replace(plan, offload=more), work).fits is False
 
