@@ -13,7 +13,7 @@ from llmcalc import data, present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
-from llmcalc.commands.options import File, Layout, ModelChoice, Money, Placement, Running, Whence, Work
+from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Placement, Running, Whence, Work
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ def laid_out(
 
 def offloaded(model: Model, run: Running) -> Offload | None:
     """What the options leave in the host's memory. Errors: bad-value, bad-offload."""
+    if not isinstance(run, Hosting):
+        return None
     kept, experts, size, host, rate = run.gpu_layers, run.n_cpu_moe, run.cpu_offload_gb, run.host, run.host_bandwidth
     if kept is None and experts is None and not size:
         return None

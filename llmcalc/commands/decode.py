@@ -30,7 +30,7 @@ class Others(o.Group):
     output_tokens = o.Request.output_tokens
 
 
-def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Others, by: o.Reading, run: o.Running, out: o.Output) -> None:
+def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Others, by: o.Reading, run: o.Hosting, out: o.Output) -> None:
     """One decode step: its time, tokens per second, what binds it, and from which batch arithmetic does."""
     found = c.chosen(which)
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)

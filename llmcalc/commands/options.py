@@ -238,6 +238,18 @@ class Running(Group):
         read=parse.counting(most=2**20),
         help="Sequences an engine runs at a time. [default: the engine's]",
     )
+    lora_rank = option(
+        None, "--lora-rank", "--max-lora-rank", metavar="R", read=parse.counting(most=4096), help="Rank of the adapters served."
+    )
+    max_loras = option(None, "--max-loras", metavar="N", read=parse.counting(most=65_536), help="Adapters in use at once. [default: 1]")
+    lora_targets = option(
+        None, "--lora-targets", metavar="NAMES", read=parse.names, help="Matrices they are for: q_proj,v_proj. [default: every linear one]"
+    )
+
+
+class Hosting(Running):
+    """What runs it, and what of it lies in the host's memory."""
+
     gpu_layers = option(
         None,
         "--n-gpu-layers",
@@ -254,13 +266,6 @@ class Running(Group):
     host = option(None, "--host", metavar="CPU", help="Whose memory that is: epyc-9654, ryzen-7950x. [default: a common desktop]")
     host_bandwidth = option(
         None, "--host-bandwidth", metavar="RATE", read=parse.quantity("bytes/s"), help="Bandwidth of the host's memory: 80GB/s."
-    )
-    lora_rank = option(
-        None, "--lora-rank", "--max-lora-rank", metavar="R", read=parse.counting(most=4096), help="Rank of the adapters served."
-    )
-    max_loras = option(None, "--max-loras", metavar="N", read=parse.counting(most=65_536), help="Adapters in use at once. [default: 1]")
-    lora_targets = option(
-        None, "--lora-targets", metavar="NAMES", read=parse.names, help="Matrices they are for: q_proj,v_proj. [default: every linear one]"
     )
 
 

@@ -33,7 +33,7 @@ class Prompt(o.Group):
     chunk = o.Steps.chunk.but(default="0")
 
 
-def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Reading, out: o.Output) -> None:
+def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Reading, run: o.Hosting, out: o.Output) -> None:
     """Time to the first token of a prompt; with --batch, what chunked prefill does to everybody's TPOT."""
     found = c.chosen(which)
     prompt = work.prompt
@@ -42,7 +42,7 @@ def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Readin
     read = (prompt or tokens) + (seen.tokens if seen else 0)
     tokens = tokens + seen.tokens if seen else tokens
     known = parse.within(work.cached, read)
-    plan = c.placed(found, place)
+    plan = c.placed(found, place, run)
     sequences, piece, method = work.batch, work.chunk or None, by.method
     held = Workload(tokens, sequences) if sequences else None
     estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece, method=method, seen=seen)
