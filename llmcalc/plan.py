@@ -122,6 +122,8 @@ class Workload:
     prompt: int | None = None
     output: int | None = None
     cached: int = 0
+    queries: int = 1
+    """Tokens of each sequence in a step: its drafts and its own where the step verifies drafts."""
 
     @property
     def prompt_tokens(self) -> int:

@@ -139,7 +139,7 @@ KEYS = {"acceptance", "draft_tokens", "expected_tokens_per_step", "speedup", "be
 
 
 def answer(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
-    assert main(["spec", *args, "--json"]) == 0
+    assert main(["spec", *args, "--method", "napkin", "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     found: dict[str, object] = json.loads(out)

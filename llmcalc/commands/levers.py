@@ -36,7 +36,7 @@ class Going(o.Group):
     goal = o.option("e2e", "--goal", metavar="NAME", help="e2e (the whole answer), ttft, tpot or throughput.")
 
 
-def levers(which: o.ModelChoice, place: o.Placement, going: Going, run: o.Running, out: o.File) -> None:
+def levers(which: o.ModelChoice, place: o.Placement, going: Going, by: o.Deciding, run: o.Running, out: o.File) -> None:
     """A service answers slowly: what each lever would change, best first."""
     goal, rate = going.goal, going.rate
     if goal not in estimator.GOALS:
@@ -47,7 +47,7 @@ def levers(which: o.ModelChoice, place: o.Placement, going: Going, run: o.Runnin
     tokens, assumed = c.context(found, going.prompt, at_most=c.DEFAULT_CTX // 4)
     plan = c.placed(found, place, run)
     known = parse.within(going.cached, tokens)
-    state = estimator.State(found, plan, tokens, going.output_tokens, known, going.batch or 1, rate)
+    state = estimator.State(found, plan, tokens, going.output_tokens, known, going.batch or 1, rate, method=by.method)
     estimate = estimator.diagnose(state, goal)
     r = estimate.results
     report = Report(
@@ -62,15 +62,24 @@ def levers(which: o.ModelChoice, place: o.Placement, going: Going, run: o.Runnin
             "batch": state.batch,
             "rate": state.rate,
             "goal": goal,
+            "method": by.method,
             **c.plan_inputs(plan),
         },
         header=(
             c.model_line(found),
             c.hardware_line(plan),
             f"prompt {tokens:,} tokens · answer {state.output:,} · "
-            + (f"{units.number(state.rate)} requests/s" if state.rate else f"batch {state.batch:,}"),
+            + (f"{units.number(state.rate)} requests/s" if state.rate else f"batch {state.batch:,}")
+            + f" · {by.method}",
         ),
-        facts=facts(r, queue_s=rate is not None, decode_s=f"{state.output:,} tokens", phase=WORDS.get(r.phase or "", "")),
+        facts=facts(
+            r,
+            queue_s=rate is not None,
+            decode_s=f"{state.output:,} tokens",
+            phase=WORDS.get(r.phase or "", ""),
+            napkin_tpot_s=by.method != "napkin",
+            tpot_s=c.between(r, "expected_tpot", "s") if by.method == "expected" else "",
+        ),
         columns=columns(estimator.Effect, gain=f"× {goal}"),
         rows=estimate.rows,
         assumptions=(*(text.replace("ctx ", "prompt ") for text in assumed), *estimate.assumptions),

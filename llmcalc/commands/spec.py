@@ -56,7 +56,7 @@ class Drafting(o.Group):
     q = o.option(None, "--q", metavar="Q,Q,…", help="The draft's probabilities.")
 
 
-def spec(which: Target, place: On, work: o.Work, drafting: Drafting, run: o.Running, out: o.Output) -> None:
+def spec(which: Target, place: On, work: o.Work, drafting: Drafting, by: o.Deciding, run: o.Running, out: o.Output) -> None:
     """Speculative decoding: tokens per step, speed-up at this batch and context, the best draft length."""
     proof, p, q = None, drafting.p, drafting.q
     model, hardware = which.model, place.hardware
@@ -78,7 +78,7 @@ def spec(which: Target, place: On, work: o.Work, drafting: Drafting, run: o.Runn
     rate, said = _acceptance(drafting, proof, chosen)
     sequences, number = work.batch, drafting.draft_tokens
     longest = chosen.longest if chosen else estimator.LONGEST
-    estimate = estimator.speculation(found, plan, Workload(tokens, sequences), rate, drafter, number, longest)
+    estimate = estimator.speculation(found, plan, Workload(tokens, sequences), rate, drafter, number, longest, by.method)
     r = estimate.results
     report = Report(
         command="spec",
@@ -89,18 +89,22 @@ def spec(which: Target, place: On, work: o.Work, drafting: Drafting, run: o.Runn
             "ctx_tokens": tokens,
             **c.image_inputs(found, work.image),
             "batch": sequences,
+            "method": by.method,
             "preset": drafting.preset,
             "draft_model": drafting.draft,
             "draft_cost": drafter.cost,
             **c.plan_inputs(plan),
         },
-        header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,}"),
+        header=(c.model_line(found), c.hardware_line(plan), f"ctx {tokens:,} tokens · batch {sequences:,} · {by.method}"),
         facts=facts(
             r,
             speedup=f"at batch {sequences:,} and {tokens:,} tokens of context",
             draft_tokens="" if number else "the best of this point",
             slower_from_batch=r.slower_from_batch is not None,
             tokens_per_s=sequences > 1,
+            tpot_s=c.between(r, "expected_tpot", "s") if by.method == "expected" else "",
+            napkin_tpot_s=by.method != "napkin",
+            expected_tpot_s=c.between(r, "expected_tpot", "s") if by.method != "expected" else False,
             draft_memory_bytes=r.draft_memory_bytes is not None,
         )
         + (facts(proof.proof) if proof else ()),

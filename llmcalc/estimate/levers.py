@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Literal
 from llmcalc import formats, hardware
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
-from llmcalc.errors import LlmcalcError
+from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Answered, capacity, layout, memory, serving, speculation, step, terms
 from llmcalc.estimate.service import MOST_BATCH
 from llmcalc.estimate.steady import steady
@@ -42,6 +43,7 @@ class State:
     rate: float | None = None
     acceptance: float | None = None
     """Of speculative drafts; None: no speculation."""
+    method: str = "napkin"
 
     @property
     def ctx(self) -> int:
@@ -61,6 +63,8 @@ class Served:
     tokens_per_s: float | None = None
     batch: int | None = None
     queue_s: float | None = None
+    readings: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The TPOT of the same point by the textbook, and as an engine is expected to take."""
 
     @property
     def fits(self) -> bool:
@@ -70,9 +74,11 @@ class Served:
 
 def evaluate(state: State) -> Served:
     """TTFT (queue and prefill), TPOT, the whole answer, and throughput. Saturated: times are None."""
-    found = step.prompt_time(terms.prompt_terms(state.model, state.plan, state.prompt, state.cached))
-    read = found.value or 0.0
-    rates = serving.rates(state.model, state.plan)
+    model, plan, method = state.model, state.plan, state.method
+    read = step.prompt_busy(model, plan, state.prompt, state.cached, method).value or 0.0
+    if state.rate is not None and method == "roofline":
+        raise UsageError("unknown-method", "a queue of arrivals has no roofline", "use `method=expected` or `method=napkin`")
+    rates = serving.rates(model, plan)
     most = rates.capacity(state.prompt + state.output)
     wait: float | None = 0.0
     batch: float = state.batch
@@ -87,17 +93,20 @@ def evaluate(state: State) -> Served:
         wait = queueing.mean_wait_s(state.rate, read * read, queueing.load(state.rate, read))
     work = Workload(state.ctx, max(1, round(batch)))
     if state.acceptance is not None:
-        draft = speculation.preset_draft(state.model, speculation.PRESETS["eagle"])
+        draft = speculation.preset_draft(model, speculation.PRESETS["eagle"])
         rate = Figure("acceptance", state.acceptance)
-        drafts = speculation.best_length(state.model, state.plan, work, rate, draft, 8)
-        tpot = speculation.at(state.model, state.plan, work, rate, drafts, draft)["tpot_s"].value if drafts else None
+        drafts = speculation.best_length(model, plan, work, rate, draft, 8, method)
+        tpot = speculation.at(model, plan, work, rate, drafts, draft, method)["tpot_s"].value if drafts else None
     else:
         tpot = None
-    plain = step.step(state.model, state.plan, work, "napkin").mid_s
+    told = step.readings(model, plan, work, method)
+    plain = told.force.mid_s
     tpot = plain if tpot is None else tpot
     if stretched is not None:  # by the prompts that arrive, as in the steady state
-        tpot *= stretched / plain
-    ttft = (wait or 0.0) + read
+        tpot *= stretched / told.napkin.mid_s
+    # What a request costs beside its reading: its way to the engine and the first step's fixed costs.
+    first = step.ends(step.ttft(model, plan, state.prompt, state.cached, method=method))[0] if method == "expected" else None
+    ttft = (wait or 0.0) + (read if first is None else first)
     return Served(
         most,
         read,
@@ -107,6 +116,7 @@ def evaluate(state: State) -> Served:
         tokens_per_s=work.batch / tpot,
         batch=work.batch,
         queue_s=wait,
+        readings={key: value * tpot / plain for key, value in told.beside.items()},
     )
 
 
@@ -204,6 +214,14 @@ class Effect(Answer):
     devices: int = field("devices", rank=4)
     check: str = field("check afterwards", rank=2)
     fits: bool = field("fits", shown=False)
+    napkin_tpot_s: float | None = field("textbook", "s", shown=False)
+    expected_tpot_s: float | None = field("expected", "s", shown=False)
+    expected_tpot_low_s: float | None = field("expected, low", "s", shown=False)
+    expected_tpot_high_s: float | None = field("expected, high", "s", shown=False)
+
+
+UNREAD: dict[str, float | None] = dict.fromkeys(("napkin_tpot_s", *(f"expected_tpot{end}_s" for end in step.ENDS)))
+"""The readings of a point that has no time."""
 
 
 @answer("levers")
@@ -221,6 +239,10 @@ class Diagnosis(Answer):
     batch: int | None = field("sequences at once")
     max_batch: int = field("  that fit")
     best_lever: str | None = field("best lever", shown=False)
+    napkin_tpot_s: float | None = field("textbook TPOT", "s", shown=False)
+    expected_tpot_s: float | None = field("expected TPOT", "s", shown=False)
+    expected_tpot_low_s: float | None = field("expected, low", "s", shown=False)
+    expected_tpot_high_s: float | None = field("expected, high", "s", shown=False)
 
 
 GOALS = {"e2e": "e2e_s", "ttft": "ttft_s", "tpot": "tpot_s", "throughput": "tokens_per_s"}
@@ -265,12 +287,13 @@ def diagnose(state: State, goal: str = "e2e") -> Answered[Diagnosis, Effect]:
             batch=base.batch,
             max_batch=base.max_batch,
             best_lever=first.lever if first else None,
+            **(base.readings or UNREAD),
         ),
         {},
         rows=tuple(rows),
         assumptions=(
             *terms.assumptions(state.model, state.plan),
-            "ideal rates: an engine is slower, the ratios hold better than the times",
+            f"method {state.method}: {step.METHODS[state.method]}",
             "an average sequence holds its prompt and half of its answer",
         ),
         warnings=tuple(warnings),
@@ -290,6 +313,7 @@ def _effect(lever: Lever, state: State, base: Served, goal: str) -> Effect:
         e2e_s=after.e2e_s,
         tokens_per_s=after.tokens_per_s,
         max_batch=after.max_batch,
+        **(after.readings or UNREAD),
         devices=changed.plan.ranks,
         check=lever.check,
         fits=after.fits,

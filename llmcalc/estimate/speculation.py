@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -144,10 +144,9 @@ def expected(acceptance: Figure, drafts: Any) -> Figure:
     return f.expected_tokens_per_step.of(acceptance=acceptance, draft_tokens=number)
 
 
-def verify(model: Model, plan: Deployment, work: Workload, queries: Any) -> Figure:
+def verify(model: Model, plan: Deployment, work: Workload, queries: int, method: str = "napkin") -> Figure:
     """A step of `queries` tokens per sequence: each cache is read once for all of them, every token is multiplied."""
-    wide = terms.step_terms(model, plan, Workload(work.ctx, work.batch * queries))
-    return step.napkin_time(wide | {"kv_read_s": terms.step_terms(model, plan, work)["kv_read_s"]}, "verify_s")
+    return replace(step.step(model, plan, replace(work, queries=queries), method).mid, name="verify_s")
 
 
 def layer_share(model: Model, layers: int) -> float:
@@ -172,39 +171,54 @@ class Draft:
     words: str = ""
 
 
-def draft_time(model: Model, plan: Deployment, work: Workload, draft: Draft) -> Figure:
+def draft_time(model: Model, plan: Deployment, work: Workload, draft: Draft, method: str = "napkin") -> Figure:
     """One draft token for the whole batch."""
     if draft.model is not None and draft.plan is not None:
-        whole = step.step(draft.model, draft.plan, work, "napkin").mid
+        whole = step.step(draft.model, draft.plan, work, method).mid
         return Figure("draft_s", whole.value, "s", f"one step of {draft.model.id}", None, (whole,))
-    parts = terms.step_terms(model, plan, work)
     share = Figure("draft_cost", draft.cost, "", draft.words or "`draft_cost`")
-    read, math = parts["weight_read_s"], parts["compute_s"]
-    longer = read if math.value is None or read.value >= math.value else math
+    if method == "napkin":
+        parts = terms.step_terms(model, plan, work)
+        read, math = parts["weight_read_s"], parts["compute_s"]
+        longer = read if math.value is None or read.value >= math.value else math
+    else:  # one pass over the weights with all that belongs to it, but without caches
+        longer = step.step(model, plan, Workload(0, work.batch), method).mid
     return time.repeated_s.of(as_name="draft_s", times=share, each_s=longer)
 
 
-def at(model: Model, plan: Deployment, work: Workload, acceptance: Figure, drafts: int, draft: Draft) -> dict[str, Figure]:
+def at(
+    model: Model, plan: Deployment, work: Workload, acceptance: Figure, drafts: int, draft: Draft, method: str = "napkin"
+) -> dict[str, Figure]:
     """Every figure of one operating point."""
-    plain = step.step(model, plan, work, "napkin").mid
+    plain = step.step(model, plan, work, method).mid
     plain = Figure("plain_s", plain.value, plain.unit, plain.origin, plain.formula, plain.inputs)
     tokens = expected(acceptance, drafts)
     drafted = f.speculative_step_s.of(
         as_name="step_time_s",
-        verify_s=verify(model, plan, work, drafts + 1),
+        verify_s=verify(model, plan, work, drafts + 1, method),
         draft_tokens=Figure(
             "draft_tokens", 1 if draft.at_once else drafts, "tokens", "all heads at once" if draft.at_once else "one after another"
         ),
-        draft_s=draft_time(model, plan, work, draft),
+        draft_s=draft_time(model, plan, work, draft, method),
     )
     tpot = f.speculative_tpot_s.of(step_time_s=drafted, expected_tokens_per_step=tokens)
     gain = f.speedup.of(plain_s=plain, speculative_tpot_s=tpot)
     return {"plain_s": plain, "expected_tokens_per_step": tokens, "step_time_s": drafted, "tpot_s": tpot, "speedup": gain}
 
 
-def best_length(model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, longest: int = LONGEST) -> int:
+def beside(model: Model, plan: Deployment, work: Workload, acceptance: Figure, drafts: int, draft: Draft) -> dict[str, Any]:
+    """The point by the textbook and as an engine is expected to take, whose range is a plain step's."""
+    textbook, likely = (at(model, plan, work, acceptance, drafts, draft, name)["tpot_s"].value for name in ("napkin", "expected"))
+    mid, low, high = step.ends(step.step(model, plan, work, "expected"))
+    ranged = {f"expected_tpot{end}_s": likely * value / mid for end, value in zip(step.ENDS, (mid, low, high), strict=True)}
+    return {"napkin_tpot_s": textbook, **ranged}
+
+
+def best_length(
+    model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, longest: int = LONGEST, method: str = "napkin"
+) -> int:
     """The draft length with the highest speed; 0: do not speculate."""
-    gains = {drafts: at(model, plan, work, acceptance, drafts, draft)["speedup"].value for drafts in range(1, longest + 1)}
+    gains = {drafts: at(model, plan, work, acceptance, drafts, draft, method)["speedup"].value for drafts in range(1, longest + 1)}
     best = max(gains, key=lambda drafts: gains[drafts])
     return best if gains[best] > 1 else 0
 
@@ -219,6 +233,10 @@ class AtBatch(Answer):
     plain_tpot_s: float = field("without", "s", rank=2)
     best_draft_tokens: int = field("best drafts", rank=1)
     best_speedup: float = field("with those", rank=1)
+    napkin_tpot_s: float = field("textbook", "s", shown=False)
+    expected_tpot_s: float = field("expected", "s", shown=False)
+    expected_tpot_low_s: float = field("expected, low", "s", shown=False)
+    expected_tpot_high_s: float = field("expected, high", "s", shown=False)
 
 
 @answer("spec")
@@ -239,6 +257,10 @@ class Speculation(Answer):
     operations_factor: float | None = field("arithmetic per token", note="times that of plain decoding")
     slower_from_batch: int | None = field("slower from batch")
     tokens_per_s: float = field("tokens/s of the batch", "tokens/s")
+    napkin_tpot_s: float = field("textbook TPOT", "s", shown=False)
+    expected_tpot_s: float = field("expected TPOT", "s", shown=False)
+    expected_tpot_low_s: float = field("expected, low", "s", shown=False)
+    expected_tpot_high_s: float = field("expected, high", "s", shown=False)
     draft_memory_bytes: float | None = field("memory of the draft", "B")
     fits: bool | None = field("fits")
 
@@ -261,18 +283,25 @@ class Proof(Answer):
 
 
 def speculation(
-    model: Model, plan: Deployment, work: Workload, acceptance: float, draft: Draft, drafts: int | None = None, longest: int = LONGEST
+    model: Model,
+    plan: Deployment,
+    work: Workload,
+    acceptance: float,
+    draft: Draft,
+    drafts: int | None = None,
+    longest: int = LONGEST,
+    method: str = "napkin",
 ) -> Answered[Speculation, AtBatch]:
     """Speculative decoding at `work`, at the given or the best draft length, and where its gain ends."""
     rate = Figure("acceptance", acceptance, "", "`acceptance`")
-    best = best_length(model, plan, work, rate, draft, longest)
+    best = best_length(model, plan, work, rate, draft, longest, method)
     chosen = drafts if drafts is not None else best or 1
-    found = at(model, plan, work, rate, chosen, draft)
+    found = at(model, plan, work, rate, chosen, draft, method)
     rows = []
     for batch in sorted({*BATCHES, work.batch}):
         point = Workload(work.ctx, batch)
-        here = at(model, plan, point, rate, chosen, draft)
-        own = best_length(model, plan, point, rate, draft, longest)
+        here = at(model, plan, point, rate, chosen, draft, method)
+        own = best_length(model, plan, point, rate, draft, longest, method)
         rows.append(
             AtBatch(
                 batch=batch,
@@ -280,7 +309,8 @@ def speculation(
                 tpot_s=here["tpot_s"].value,
                 plain_tpot_s=here["plain_s"].value,
                 best_draft_tokens=own,
-                best_speedup=at(model, plan, point, rate, own, draft)["speedup"].value if own else 1.0,
+                **beside(model, plan, point, rate, chosen, draft),
+                best_speedup=at(model, plan, point, rate, own, draft, method)["speedup"].value if own else 1.0,
             )
         )
     slower = [row.batch for row in rows if row.speedup < 1]
@@ -312,6 +342,7 @@ def speculation(
         operations_factor=None if acceptance == 1 else f.operations_factor(acceptance, chosen, cost),
         slower_from_batch=min(slower) if slower else None,
         tokens_per_s=work.batch / found["tpot_s"].value,
+        **beside(model, plan, work, rate, chosen, draft),
         draft_memory_bytes=extra,
         fits=held.fits if extra is None else fits_with(model, plan, work, chosen, extra),
     )
@@ -328,7 +359,7 @@ def speculation(
             "the verification reads each cache once for all its tokens",
             memory_words,
             *(() if slower else (f"at {work.ctx:,} tokens of context {chosen} drafts are faster at every batch up to {rows[-1].batch}",)),
-            "ideal rates",
+            f"method {method}: {step.METHODS[method]}",
         ),
         warnings=tuple(warnings),
     )

@@ -75,27 +75,37 @@ def step_terms(model: Model, plan: Deployment, work: Workload, method: str = "na
     w = bandwidth(plan.device)
     p = compute_rate(plan.device, plan.weights)
     tp = Figure("devices", plan.tp, "", layout.LAYOUT)
-    local = larger(1, work.batch / (plan.dp * plan.pp)) if plan.dp * plan.pp > 1 else work.batch
-    batch = Figure("batch", local, "", "`batch`" if plan.dp * plan.pp == 1 else "`batch`, dealt over groups and stages")
+    batch = tokens = dealt(plan, work.batch)
+    if work.queries > 1:
+        tokens = replace(dealt(plan, work.batch * work.queries), origin=f"{batch.origin}, {work.queries} tokens of each sequence")
     kv_bytes = replace(layout.sequence_bytes(model, plan, ctx, reads=True), name="kv_read_bytes")
     found = {
         "kv_read_bytes": kv_bytes,
         "kv_read_s": time.kv_read_s.of(batch=batch, kv_read_bytes=kv_bytes, bandwidth_bytes_per_s=w, devices=tp),
-        "attention_compute_s": _attention_compute(model, plan, ctx, batch, tp),
+        "attention_compute_s": _attention_compute(model, plan, ctx, tokens, tp),
         "bandwidth": w,
         "flops_per_s": p,
-        "communication_s": talk.communication(model, plan, local),
+        "communication_s": talk.communication(model, plan, tokens.value),
     }
     if method == "napkin":
-        found.update(_napkin(model, plan, work, batch, w, p, tp))
+        found.update(_napkin(model, plan, work, tokens, w, p, tp))
     else:
-        found.update(_roofline(model, plan, work, batch, ctx, w))
+        found.update(_roofline(model, plan, work, batch, tokens, ctx, w))
     return found
+
+
+def dealt(plan: Deployment, batch: Any) -> Figure:
+    """Of that many, those of one data-parallel group and one micro-batch of a pipeline; one at least."""
+    parts = plan.dp * plan.pp
+    if parts == 1:
+        return Figure("batch", batch, "", "`batch`")
+    return Figure("batch", larger(1, batch / parts), "", "`batch`, dealt over groups and stages")
 
 
 def together(plan: Deployment, work: Workload) -> Any:
     """Tokens that meet in one mixture layer: those of all groups, but of one micro-batch of a pipeline."""
-    return larger(1, work.batch / plan.pp) if plan.pp > 1 else work.batch
+    tokens = work.batch * work.queries
+    return larger(1, tokens / plan.pp) if plan.pp > 1 else tokens
 
 
 def step_params(model: Model) -> Figure:
@@ -219,9 +229,9 @@ def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages
     return found
 
 
-def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx: Figure, w: Figure) -> dict[str, Figure]:
+def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, tokens: Figure, ctx: Figure, w: Figure) -> dict[str, Figure]:
     """The GEMMs one by one, the head, the attention of each kind; weights that quantisers leave alone stay at 16 bits."""
-    found = operators(model, plan, batch, together(plan, work))
+    found = operators(model, plan, tokens, together(plan, work))
     dense, routed = (sum((one.times.value * one.stored.value for one in found if one.routed is chosen), 0.0) for chosen in (False, True))
     experts = Figure("expert_read_bytes", routed, "B", "experts that the step touches, at their formats")
     once = Figure("dense_read_bytes", dense, "B", "every other weight that a step touches, at their formats")
@@ -234,11 +244,11 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, ctx
         "weight_read_s": total("weight_read_s", "s", (read, from_experts)) if mixture else replace(read, name="weight_read_s"),
         "compute_s": total("compute_s", "s", tuple(one.product for one in found if one.product is not None)),
         "gemms_s": total("gemms_s", "s", tuple(one.each for one in found)),
-        "attention_s": _attention(model, plan, ctx, batch, w, compute_rate(plan.device, memory.compute_format(model)[0])),
+        "attention_s": _attention(model, plan, ctx, batch, tokens, w, compute_rate(plan.device, memory.compute_format(model)[0])),
     }
 
 
-def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, w: Figure, p16: Figure) -> Figure:
+def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, tokens: Figure, w: Figure, p16: Figure) -> Figure:
     """The attention kernels, each the longer of reading its cache and computing on it, and the reading of states."""
     plain = memory.state_format(model, plan.kv)
     parts = []
@@ -249,7 +259,7 @@ def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, w: Fi
                 time.operator_s.of(
                     as_name=f"{mixer.kind}_attention_s",
                     bytes_moved=f.batch_bytes.of(bytes_per_sequence=held, batch=batch),
-                    work_flops=_entry_flops(entry, layers, ctx, batch),
+                    work_flops=_entry_flops(entry, layers, ctx, tokens),
                     bandwidth_bytes_per_s=of_ranks(w, plan.tp),
                     flops_per_s=of_ranks(p16, plan.tp),
                 )
