@@ -78,7 +78,7 @@ def evaluate(state: State) -> Served:
     read = step.prompt_busy(model, plan, state.prompt, state.cached, method).value or 0.0
     if state.rate is not None and method == "roofline":
         raise UsageError("unknown-method", "a queue of arrivals has no roofline", "use `method=expected` or `method=napkin`")
-    rates = serving.rates(model, plan)
+    rates = serving.rates(model, plan, method="expected" if method == "expected" else "napkin")
     most = rates.capacity(state.prompt + state.output)
     wait: float | None = 0.0
     batch: float = state.batch
@@ -103,7 +103,7 @@ def evaluate(state: State) -> Served:
     plain = told.force.mid_s
     tpot = plain if tpot is None else tpot
     if stretched is not None:  # by the prompts that arrive, as in the steady state
-        tpot *= stretched / told.napkin.mid_s
+        tpot *= stretched / plain
     # What a request costs beside its reading: its way to the engine and the first step's fixed costs.
     first = step.ends(step.ttft(model, plan, state.prompt, state.cached, method=method))[0] if method == "expected" else None
     ttft = (wait or 0.0) + (read if first is None else first)
