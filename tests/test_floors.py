@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"architecture", "gguf", "safetensors"},
     {"attention", "mlp", "hardware_profile", "gguf_config", "detect"},
     {"families", "hardware", "sources", "traffic"},
-    {"towers", "agreement", "recognise"},
+    {"towers", "agreement", "recognise", "loadgen"},
     {"model"},
     {"checkpoint"},
     {"plan"},

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import typer
 
+from llmcalc import loadgen, units
 from llmcalc import traffic as arrivals
-from llmcalc import units
 from llmcalc.answers import Answer, Words, words
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
@@ -78,7 +78,9 @@ class Further(o.Group):
         None, "--api-output-price", metavar="USD", read=parse.quantity("usd"), help="An API's price per 1M output tokens."
     )
     load_test = o.switch("--load-test", help="Print what to measure and what to expect, instead of the alternatives.")
-    measured = o.option(None, "--measured", metavar="FILE", help="CSV of a load test (rate, ttft_p95_s, …) to compare with.")
+    measured = o.option(
+        None, "--measured", metavar="FILE", help="A load test to compare with: JSON of vllm bench serve, GuideLLM or AIPerf, or CSV."
+    )
     replicas = o.option(
         None,
         "--replicas",
@@ -173,7 +175,7 @@ def plan(
     )
     # What an optional answer needs is read before the minutes are spent.
     success, api, link, reasoning = further.success_rate, further.api(), further.transfer, coming.reasoning_tokens
-    tested = arrivals.read_measured(further.measured) if further.measured else []
+    tested = loadgen.read(further.measured) if further.measured else []
     made = estimator.plan(found, layouts, service, fixed=fixed)
     estimate, chosen = made.answer, made.deployment
     r = estimate.results
@@ -222,7 +224,7 @@ def plan(
 
 
 def _load_test(
-    model: Model, chosen: Deployment, service: Service, replicas: int, tested: list[dict[str, float]]
+    model: Model, chosen: Deployment, service: Service, replicas: int, tested: list[loadgen.Run]
 ) -> tuple[tuple[Answer, ...], tuple[Column, ...]]:
     """The rows of a load test of so many replicas and their columns; beside what was measured, where that is given."""
     one = candidate(model, chosen, service, service.traffic.sample())
@@ -236,11 +238,11 @@ def _load_test(
         raise UsageError(
             "bad-value", "a load test is planned for random arrivals, not for a trace", "give --rate, --prompt and --output-tokens"
         )
-    rates = [row["rate"] for row in tested] or [one.max_rate * replicas * share for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
-    predicted = loadtest.load_test(one, service, replicas, rates)
+    loads = tested or [loadgen.Run(one.max_rate * replicas * share, {}) for share in (0.1, 0.25, 0.5, 0.7, 0.8, 0.9)]
+    predicted = loadtest.load_test(one, service, replicas, loads)
     if not tested:
         return predicted, columns(planned.Loaded)
-    told = {key for row in tested for key in row}
+    told = {key for load in tested for key in load.times}
     untold = {
         key: False
         for name in arrivals.MEASURED
