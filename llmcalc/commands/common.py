@@ -13,7 +13,7 @@ from llmcalc import data, present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
-from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Placement, Running, Whence, Work
+from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Running, Stored, Whence, Wires, Work
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def between(results: Mapping[str, Any], name: str, unit: str) -> str:
     return "" if low is None or high is None else f"{present.shown(low, unit)} to {present.shown(high, unit)} in 8 of 10 cases"
 
 
-def placed(model: Model, place: Placement, run: Running | None = None, money: Money | None = None) -> Deployment:
+def placed(model: Model, place: Stored, run: Running | None = None, money: Money | None = None) -> Deployment:
     """The deployment that the options describe; what no group says has the default of its option."""
     return laid_out(model, place.hardware, place, run, money)
 
@@ -80,6 +80,7 @@ def laid_out(
 ) -> Deployment:
     """The same on a device that is named otherwise, and with weights in another format."""
     run, money = run or Running(), money or Money()
+    wires = layout if isinstance(layout, Wires) else Wires()
     return deploy(
         model,
         hardware,
@@ -89,8 +90,8 @@ def laid_out(
         pp=layout.pp,
         ep=layout.ep,
         dp=layout.dp,
-        link=layout.link,
-        network=layout.network,
+        link=wires.link,
+        network=wires.network,
         engine=run.engine,
         reserve_bytes=run.reserve,
         utilization=run.memory_utilization,

@@ -182,14 +182,19 @@ class Layout(Group):
         read=parse.counting(most=8192),
         help="Groups of tp ranks, each with sequences of its own; experts are dealt over all.",
     )
+
+
+class Wires(Group):
+    """What connects the devices."""
+
     link = option(
         None, "--link", metavar="LINK", help="Link inside a node instead of the profile's: pcie4-host, nvlink-bridge, tb5, 200GbE."
     )
     network = option(None, "--network", metavar="RATE", help="Network between nodes, of each device: 400Gb/s, ndr, 200GbE.")
 
 
-class Placement(Layout):
-    """The same on devices that are named."""
+class Named(Group):
+    """Which devices."""
 
     hardware = option(
         ...,
@@ -201,6 +206,14 @@ class Placement(Layout):
         autocompletion=completion.devices,
         help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
     )
+
+
+class Stored(Named, Layout):
+    """In which formats on which devices: what memory alone asks for."""
+
+
+class Placement(Stored, Wires):
+    """The same, and what connects them."""
 
 
 class Running(Group):

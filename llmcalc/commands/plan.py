@@ -42,7 +42,7 @@ class Coming(o.Request, o.Arrivals):
     image = o.Work.image
 
 
-class Devices(o.Layout):
+class Devices(o.Layout, o.Wires):
     """The devices to choose from."""
 
     hardware = o.Placement.hardware.but(default=None, metavar="DEVICE,…", help=f"Devices to choose from. [default: {DEFAULT_DEVICES}]")

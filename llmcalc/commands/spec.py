@@ -32,7 +32,7 @@ class Target(o.Whence):
     model = o.ModelChoice.model.but(default=None, help="The target: org/name, folder, config.json.")
 
 
-class On(o.Layout):
+class On(o.Layout, o.Wires):
     """The device, where there is a model."""
 
     hardware = o.Placement.hardware.but(default=None, help="Id or alias of a device.")
@@ -131,9 +131,7 @@ def _drafter(found: Model, which: Target, place: On, drafting: Drafting) -> tupl
         return chosen, estimator.preset_draft(found, chosen)
     if drafting.draft is not None:
         small = c.beside(which, drafting.draft)
-        plan = c.laid_out(
-            small, str(place.hardware), o.Layout(tp=place.tp, pp=place.pp, ep=place.ep, link=place.link, network=place.network)
-        )
+        plan = c.laid_out(small, str(place.hardware), On(tp=place.tp, pp=place.pp, ep=place.ep, link=place.link, network=place.network))
         return None, estimator.Draft(model=small, plan=plan, words=f"drafts by {small.id} on the same devices, one after another")
     if drafting.draft_cost is not None:
         return None, estimator.Draft(drafting.draft_cost)
