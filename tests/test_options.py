@@ -122,6 +122,8 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
     ("pareto", "x"): ("", "tokens_per_s_per_user"),
     **{(command, "link"): ("-d 2xh100-sxm", "pcie4-host") for command in BASE if command != "plan"},
     ("kv", "lora_rank"): ("-c 1k", "64"),
+    **{(command, "dp"): (MIXTURE, "2") for command in BASE if command not in ("plan", "simulate")},
+    **{(command, "image"): ("-m google/gemma-3-27b-it -d h200-sxm", "896x896,4") for command in BASE},
     **{(command, "max_loras"): ("--lora-rank 64 --max-loras 2", "16") for command in BASE},
     **{(command, "lora_targets"): ("-c 1k --lora-rank 64" if command == "kv" else "--lora-rank 64", "q_proj") for command in BASE},
     **{
