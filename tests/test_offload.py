@@ -9,7 +9,7 @@ import pytest
 
 from llmcalc import api
 from llmcalc.cli import main
-from llmcalc.estimate import capacity, layout, offload, partial, verdict
+from llmcalc.estimate import capacity, layout, offload, verdict, ways
 from llmcalc.plan import Offload, Workload
 
 MIXTURE = "Qwen/Qwen3-30B-A3B"  # 48 layers of 128 experts, 3 x 2048 x 768 each: 604 M parameters a layer
@@ -49,10 +49,10 @@ def test_what_does_not_fit_whole_is_laid_over_card_and_host(model: str, device: 
     loaded, work = api.load_model(model), Workload(ctx, 1)
     plan = api.deploy(loaded, device, weights=weights, engine="llama.cpp")
     assert verdict.holds(loaded, plan, work).fits is False
-    found = partial.suggest(loaded, plan, work)
-    assert found is not None
-    assert verdict.holds(loaded, replace(plan, offload=found.offload), work).fits
-    own = found.offload  # one step more on the card does not fit
+    own = ways.over_host(loaded, plan, work)
+    assert own is not None
+    assert verdict.holds(loaded, replace(plan, offload=own), work).fits
+    # one step more on the card does not fit
     more = (
         replace(own, host_expert_layers=own.host_expert_layers - 1)
         if own.gpu_layers is None

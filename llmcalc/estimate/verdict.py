@@ -9,7 +9,7 @@ from llmcalc import engines
 from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, charged, layout, memory, overheads, start, ways, words
+from llmcalc.estimate import Answered, capacity, charged, layout, memory, offload, overheads, start, ways, words
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Deployment, Workload
@@ -55,6 +55,12 @@ class Fit(Answer):
     kv_bytes_per_sequence_per_device: float = field("  cache per device", "B")
     engines_that_hold: tuple[str, ...] = field(shown=False, meaning="with their own defaults on the same devices")
     refused: str | Absent = field(shown=False, meaning="why engines do not start it", default=ABSENT)
+    host_bytes: int | Absent = field("in host memory", "B", meaning="weights that lie there", default=ABSENT)
+    suggested_gpu_layers: int | Absent | None = field(
+        shown=False, meaning="layers on the card with which it fits; null: all", default=ABSENT
+    )
+    suggested_n_cpu_moe: int | Absent = field(shown=False, meaning="layers whose experts go to the host then", default=ABSENT)
+    suggested_host_bytes: int | Absent = field(shown=False, meaning="host memory that it takes then", default=ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
         engines_that_hold=tuple(row.engine for row in others if row.engine and row.holds),
         refused=refused or ABSENT,
     )
+    results = replace(results, **_on_host(model, plan, work, results.fits))
     if not plan.engine.nominal:
         results = replace(
             results,
@@ -157,6 +164,21 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
         assumptions=(capacity.memory_words(plan),),
         warnings=tuple(warnings),
     )
+
+
+def _on_host(model: Model, plan: Deployment, work: Workload, fits: bool) -> dict[str, Any]:
+    """What lies in the host's memory, and what would make it fit."""
+    found: dict[str, Any] = {}
+    if plan.offload is not None:
+        found["host_bytes"] = _bytes(offload.hosted(model, plan).weight_bytes)
+    if not fits and (own := ways.over_host(model, plan, work)) is not None:
+        held = offload.hosted(model, replace(plan, offload=own)).weight_bytes
+        found |= {
+            "suggested_gpu_layers": own.gpu_layers,
+            "suggested_n_cpu_moe": own.host_expert_layers,
+            "suggested_host_bytes": _bytes(held),
+        }
+    return found
 
 
 def _bytes(value: float) -> Any:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, layout
+from llmcalc.estimate import capacity, layout, offload
 from llmcalc.figures import Figure
 from llmcalc.formats import find
-from llmcalc.plan import Deployment, Workload
+from llmcalc.plan import Deployment, Offload, Workload
+from llmcalc.units import size
 
 LEAST_CTX = 256
 """Tokens below which a context is of no use."""
@@ -50,6 +51,40 @@ def smallest(model: Model, plan: Deployment, work: Workload) -> Deployment | Non
     return None
 
 
+def over_host(model: Model, plan: Deployment, work: Workload) -> Offload | None:
+    """The way over card and host that keeps most on the card and fits; experts go first, as a step reads few of them.
+
+    None: none fits, or the engine knows none.
+    """
+    layers, base = len(model.stack.layers), plan.offload or Offload()
+    if plan.engine.family == "vllm":
+        most = int(offload.whole_bytes(model, plan) / plan.ranks / 2**30)
+        options = [replace(base, host_bytes=size * 2**30) for size in range(1, most + 1)]
+    elif plan.engine.kind == "desktop":
+        options = [replace(base, host_expert_layers=count) for count in range(1, layers + 1)] if offload.mixtures(model) else []
+        experts = layers if options else 0
+        options += [replace(base, gpu_layers=kept, host_expert_layers=experts) for kept in range(layers - 1, -1, -1)]
+    else:
+        return None
+    low, high = -1, len(options)  # each leaves less on the card than the one before
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(model, replace(plan, offload=options[middle]), work) else (middle, high)
+    return options[high] if high < len(options) else None
+
+
+def over_host_words(model: Model, plan: Deployment, own: Offload) -> str:
+    """What such a way leaves where."""
+    held = size(offload.hosted(model, replace(plan, offload=own)).weight_bytes)
+    layers = len(model.stack.layers)
+    if own.host_bytes:
+        return f"{held} of weights in host memory would do (`cpu_offload_gb` {own.host_bytes / 2**30:g})"
+    if own.gpu_layers is None:
+        away = own.host_expert_layers
+        return f"with the experts of {away} of {layers} layers in host memory it fits (`n_cpu_moe` {away}, {held})"
+    return f"{own.gpu_layers} of {layers} layers fit on the card (`gpu_layers` {own.gpu_layers}), {held} in host memory"
+
+
 def words(plan: Deployment) -> str:
     """A layout, where it is over several devices: ' (tp 2, pp 3)'."""
     parts = [f"{name} {value}" for name, value in (("tp", plan.tp), ("pp", plan.pp)) if value > 1]
@@ -59,6 +94,8 @@ def words(plan: Deployment) -> str:
 def out(model: Model, plan: Deployment, work: Workload, found: dict[str, Figure]) -> list[str]:
     """The ways out, the cheaper ones first."""
     said = []
+    if (own := over_host(model, plan, work)) is not None:
+        said.append(over_host_words(model, plan, own))
     desktop = plan.engine.kind == "desktop" or (plan.engine.kind is None and plan.device.device_class != "datacenter")
     smaller = "q8_0" if desktop else "fp8"
     if plan.kv.bits >= 16 and holds(model, replace(plan, kv=find(smaller, kv=True)), work):
