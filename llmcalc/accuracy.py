@@ -1,38 +1,38 @@
 """Estimates held against measurements that others published: which rows there are, what is predicted for each, how far off it is.
 
-Unless a row is somebody's own, its prediction comes from a calibration that had not seen its model (`measurements/unseen.json`,
-written by scripts/calibrate.py with the calibration itself).
+Unless a row is somebody's own, its prediction comes from a calibration that had not seen its source, or, where a class has one
+source, its model (`measurements/unseen.json`, written by scripts/calibrate.py with the calibration itself).
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llmcalc import data, engines, hardware, sources
-from llmcalc import model as model_reader
+from llmcalc import data, hardware, measured
 from llmcalc.architecture import Model
-from llmcalc.engines import Engine
-from llmcalc.errors import LlmcalcError, UsageError, printable
-from llmcalc.estimate import memory, rates, step, terms
-from llmcalc.plan import Deployment, Workload
+from llmcalc.errors import LlmcalcError
+from llmcalc.estimate import rates, step, terms
+from llmcalc.plan import Workload
 
 FILES = ("decode", "prefill")
-STEPS = ("tpot", "itl", "stream_tokens_per_s", "batch_tokens_per_s", "request_s")
-LOADS = ("max_load_tokens_per_s", "max_load_tokens_per_s_per_device")
-PROMPTS = ("prompt_tokens_per_s", "batch_prompt_tokens_per_s", "ttft")
+WORDS = frozenset("id source model device engine version weights kv metric date backend".split())
+"""Columns of a table that hold no numbers."""
 ONE_EFFICIENCY = 0.7
 METRICS = {
     "stream": "one stream",
     "batch": "batch",
     "prompt": "prompt",
     "ttft": "first token",
+    "request": "static batch",
     "load": "full load",
+    "energy": "energy",
 }
 
 
@@ -52,10 +52,11 @@ class Point:
     low: float
     high: float
     ideal: float
-    weight_bytes: float
     unseen_low: float | None = None
     unseen_high: float | None = None
-    """The range of bands that had not seen the model either."""
+    """The range of bands that had not seen the source either."""
+    without_model: float | None = None
+    """What is expected by a calibration that had not seen the model, where `predicted` is of one without the source."""
 
     @property
     def ratio(self) -> float:
@@ -90,135 +91,130 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def bundled() -> list[dict[str, Any]]:
     """Every bundled row that can be predicted."""
-    return [row for name in FILES for row in read(data.bundled("measurements") / f"{name}.yaml")]
+    rows = [row for name in FILES for row in read(data.bundled("measurements") / f"{name}.yaml")]
+    return rows + table_rows(data.bundled("measurements") / "more.csv")
+
+
+def table_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table with a head: a column a field, what is empty left out, numbers as numbers."""
+    text = data.read_text(path, "measurement file", limit=16 * 2**20)
+    rows = csv.DictReader(text.splitlines())
+    found = [{key: value if key in WORDS else _number(value) for key, value in row.items() if value} for row in rows]
+    cited = _sources(path.with_name("sources.yaml"))
+    return [{**row, "source_id": row["source"], "source": cited.get(str(row["source"]), str(row["source"]))} for row in found]
+
+
+def _sources(path: Path) -> dict[str, str]:
+    """What a table's words for its sources stand for."""
+    if not path.exists():
+        return {}
+    kept = data.parse_yaml(data.read_text(path, "measurement file"), str(path), "measurement file")["sources"]
+    return {name: f"{one['url']} ({one['licence']}; read {one['read']})" for name, one in kept.items()}
+
+
+def _number(text: str) -> float:
+    return int(text) if text.isdecimal() else float(text)
 
 
 def unpredicted() -> list[dict[str, Any]]:
     """Rows of the same sources that cannot be predicted, with the reason."""
-    return read(data.bundled("measurements") / "unpredicted.yaml")
+    found = read(data.bundled("measurements") / "unpredicted.yaml")
+    return [{**row, "id": id} for row in found for id in str(row.get("ids", row.get("id"))).split()]
+
+
+UNSEEN = (
+    "By a row's id: quantity, kind of row, kind of engine, class, whether a mixture; then measured, expected by a calibration that had not "
+    "seen its source (where its class has no other: its model), and its model; the range's ends as factors of the time, and of one made "
+    "without the source; the napkin's. Seconds; of a load, tokens per second."
+)
 
 
 @cache
-def unseen() -> dict[str, tuple[float, float, float]]:
-    """What a calibration without a row's model predicts for it, and its range of times as factors, by the row's id."""
+def unseen() -> dict[str, list[Any]]:
+    """What calibrations without a row's source, or without its model, expect of it, by the row's id: see UNSEEN."""
     text = (data.bundled("measurements") / "unseen.json").read_text(encoding="utf-8")
-    found: dict[str, tuple[float, float, float]] = json.loads(text)["predicted"]
+    found: dict[str, list[Any]] = json.loads(text)["predicted"]
     return found
 
 
-@cache
-def model_of(reference: str) -> Model:
-    """A bundled model."""
-    found = sources.find(reference, offline=True)
-    return model_reader.read(found.config, id=found.id, source=found.kind, revision=found.revision, quant=found.quant, facts=found.facts)
-
-
-def _engine(name: str) -> Engine:
-    return replace(engines.ENGINES["napkin"], name=name, kind="desktop") if name == "exllamav3" else engines.find(name)
-
-
-def field(row: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
-    """A field that a row must have, unless there is an otherwise. Errors: bad-row."""
-    value = row.get(name, otherwise)
-    if value is None:
-        raise UsageError(
-            "bad-row", f"row {printable(str(row.get('id')), 40)} has no {name}", "see measurements/decode.yaml for the fields of a row"
-        )
-    return value
-
-
-def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
-    """How the row was run. Errors: those of the model's formats and of the device."""
-    return Deployment(
-        device=hardware.load(field(row, "device")),
-        weights=memory.weight_format(model, field(row, "weights", "auto"))[0],
-        kv=memory.kv_format(model, row.get("kv", "auto"))[0],
-        tp=row.get("tp", 1),
-        pp=row.get("pp", 1),
-        ep=row.get("ep", 1),
-        engine=_engine(row.get("engine", "napkin")),
-        max_sequences=row.get("max_batch"),
+def _known(row: Mapping[str, Any], kept: list[Any]) -> Point:
+    """A bundled row's point, from what calibrations that had not seen it expect."""
+    quantity, metric, kind, group, mixture, value, source, model, low, high, blind_low, blind_high, napkin = kept
+    ends = ((low, high), (blind_low, blind_high))
+    (low, high), (blind_low, blind_high) = (
+        (source / up, source / down) if quantity == "load" else (source * down, source * up) for down, up in ends
     )
-
-
-def workload(row: Mapping[str, Any]) -> Workload:
-    """Sequences at their mean length: the prompt and half of the answer."""
-    prompt, output = int(row.get("prompt", 0)), row.get("output", 0)
-    served = row["metric"] in ("tpot", "itl", *LOADS) and prompt and output
-    return Workload(max(1, prompt + output / 2), row.get("batch", 1), prompt if served else None, output if served else None)
-
-
-def measured(row: Mapping[str, Any], plan: Deployment) -> float:
-    """The measured value as seconds per step or prompt, or tokens per second of the replica under full load."""
-    value, metric, batch = float(field(row, "value")), row["metric"], row.get("batch", 1)
-    if metric in ("tpot", "itl", "ttft"):
-        return value
-    if metric == "request_s":
-        return value / float(field(row, "output"))
-    if metric in ("stream_tokens_per_s", "batch_tokens_per_s"):
-        return float(batch) / value
-    if metric in PROMPTS:
-        return float(field(row, "prompt")) / value
-    return value * plan.ranks if metric.endswith("per_device") else value
-
-
-def point(row: Mapping[str, Any], model: Model, *, known: tuple[float, float, float] | None = None) -> Point:
-    """What is predicted for a row; `known`: of a calibration that had not seen its model."""
-    plan, metric = deployment(row, model), field(row, "metric")
-    if metric in STEPS:
-        work = workload(row)
-        found, quantity = step.step(model, plan, work, "expected"), "step"
-        ideal = step.napkin_time(found.terms).value
-        words = "stream" if work.batch == 1 else "batch"
-    elif metric in PROMPTS:
-        prompt, cached, quantity = int(field(row, "prompt")), int(row.get("cached", 0)), "prompt"
-        reading = terms.prompt_terms(model, plan, prompt + cached, cached)
-        others = row.get("batch", 1) - 1 if metric == "ttft" else 0
-        timed, ideal = step.ttft(model, plan, prompt + cached, cached, others, reading), step.prompt_time(reading).value
-        if timed is None:
-            raise UsageError("no-compute-rate", f"{plan.device.id} has no known compute rate", "its prompts cannot be timed")
-        found, words = timed, "ttft" if metric == "ttft" else "prompt"
-    elif metric in LOADS:
-        prompt, output, quantity, words = int(field(row, "prompt")), field(row, "output"), "load", "load"
-        full = step.load(model, plan, prompt, output)
-        if full is None:
-            raise UsageError("bad-row", f"a full load of {plan.engine.name} is not predicted", "name a serving engine, such as vllm")
-        found = full
-        batch = step.running(model, plan, prompt, output)
-        ideal = batch / step.step(model, plan, Workload(prompt + output / 2, batch), "napkin").mid_s
-    else:
-        raise UsageError(
-            "bad-row",
-            f"{printable(str(metric), 40)!r} is not a metric that is predicted",
-            f"use one of {', '.join((*STEPS, *PROMPTS, *LOADS))}",
-        )
-    of_kind = rates.kind(plan)
-    mid, low, high = known or (found.mid.value, None, None)
-    factor = mid / found.mid.value
-    if low is not None and high is not None:
-        low, high = (mid / high, mid / low) if quantity == "load" else (mid * low, mid * high)
     return Point(
-        row,
-        quantity,
-        words,
-        of_kind,
-        rates.class_of(plan) or "other",
-        rates.mixture(model),
-        measured(row, plan),
-        mid,
-        found.low * factor,
-        found.high * factor,
-        ideal,
-        memory.weight_bytes(model, plan.weights, "weight_bytes", lambda _: True).value,
-        low,
-        high,
+        row=row,
+        quantity=quantity,
+        metric=metric,
+        kind=kind,
+        group=group,
+        mixture=bool(mixture),
+        measured=value,
+        predicted=source,
+        low=low,
+        high=high,
+        ideal=napkin,
+        unseen_low=blind_low,
+        unseen_high=blind_high,
+        without_model=model,
     )
+
+
+def point(row: Mapping[str, Any], model: Model) -> Point:
+    """What is expected for a row, by the shipped calibration. Errors: those of reading a row."""
+    asked = measured.ask(row, model)
+    plan = asked.plan
+    found = measured.estimate(asked)
+    return Point(
+        row=row,
+        quantity=asked.quantity,
+        metric=word(asked),
+        kind=rates.kind(plan),
+        group=rates.class_of(plan) or "other",
+        mixture=rates.mixture(model),
+        measured=asked.value,
+        predicted=found.mid.value,
+        low=found.low,
+        high=found.high,
+        ideal=ideal(asked),
+    )
+
+
+def word(asked: measured.Asked) -> str:
+    """The kind of row in METRICS."""
+    if asked.quantity == "step":
+        return "stream" if asked.work.batch == 1 else "batch"
+    return asked.quantity
+
+
+def ideal(asked: measured.Asked) -> float:
+    """The napkin's time or rate for the same question."""
+    model, plan, work = asked.model, asked.plan, asked.work
+    prompt, output = work.prompt or 0, work.output or 1
+    if asked.quantity == "load":
+        batch = step.running(model, plan, prompt, output)
+        return float(batch / step.step(model, plan, Workload(prompt + output / 2, batch), "napkin").mid_s)
+    if asked.quantity == "energy":
+        watts = (plan.device.power_w or math.nan) * plan.ranks
+        return float(watts * step.step(model, plan, Workload(work.ctx, work.batch), "napkin").mid_s / work.batch)
+    if asked.quantity == "step":
+        return float(step.step(model, plan, Workload(work.ctx, work.batch), "napkin").mid_s)
+    busy = float(step.prompt_time(terms.prompt_terms(model, plan, prompt, work.cached)).value or math.nan)
+    if asked.quantity == "request":
+        return float(work.batch) * busy + output * float(step.step(model, plan, Workload(work.ctx, work.batch), "napkin").mid_s)
+    return busy
 
 
 def points(rows: Iterable[Mapping[str, Any]], *, fresh: bool = False) -> list[Point]:
     """Predictions for rows. `fresh`: with the shipped calibration, even where the row was part of it."""
     known = {} if fresh else unseen()
-    return [point(row, model_of(field(row, "model")), known=known.get(str(row.get("id")))) for row in rows]
+    found = []
+    for row in rows:
+        kept = known.get(str(row.get("id")))
+        found.append(_known(row, kept) if kept else point(row, measured.model_of(measured.field(row, "model"))))
+    return found
 
 
 # ---- how far off --------------------------------------------------------------------------------------------------
@@ -255,6 +251,7 @@ def summary(found: list[Point]) -> dict[str, Any]:
         "rows": len(found),
         "models": len({each.row["model"] for each in found}),
         "median_error": median_error(ratios),
+        "median_error_without_model": median_error((each.without_model or each.predicted) / each.measured for each in found),
         "median_ratio": quantile(ratios, 0.5),
         "p10_ratio": quantile(ratios, 0.1),
         "p90_ratio": quantile(ratios, 0.9),
@@ -284,32 +281,28 @@ def nearby(model: str | None, device: str | None, rows: Iterable[Mapping[str, An
 
 def targets(found: list[Point]) -> list[tuple[str, list[Point]]]:
     """The groups of rows that the estimates were built to meet a bound on, by name."""
-    few_gb = 3e9
 
-    def chosen(test: Any) -> list[Point]:
+    def chosen(test: Callable[[Point], bool]) -> list[Point]:
         return [each for each in found if test(each)]
 
-    def linked(each: Point) -> bool:
-        link = hardware.load(each.row["device"]).link
-        return link is not None and link.type.startswith(("NVLink", "Infinity"))
+    def at_once(each: Point) -> float:
+        return float(each.row.get("batch") or each.row.get("concurrency") or 1)
 
-    load = chosen(lambda each: each.quantity == "load")
+    def cards(each: Point) -> bool:
+        return hardware.load(each.row["device"]).device_class != "datacenter" or each.group == "ada"
+
+    served = chosen(lambda e: e.quantity == "step" and e.kind == "serving")
+    load = chosen(lambda e: e.quantity == "load")
+    streams = chosen(lambda e: e.metric == "stream" and e.kind == "desktop")
+    desks = {"consumer": "GeForce and Radeon", "apple": "Apple", "unified-amd": "Strix Halo", "unified-nvidia": "DGX Spark"}
+    servers = {"hopper": "Hopper", "blackwell": "Blackwell", "unified-nvidia": "DGX Spark under a server"}
     return [
-        ("one sequence, dense, at least 3 GB read", chosen(lambda e: e.metric == "stream" and not e.mixture and e.weight_bytes >= few_gb)),
-        ("one sequence, mixtures", chosen(lambda e: e.metric == "stream" and e.mixture)),
-        ("time per token of a server", chosen(lambda e: e.quantity == "step" and e.kind == "serving")),
-        ("first token of a server, few sequences", chosen(lambda e: e.metric == "ttft" and e.row.get("batch", 1) <= 4)),
-        (
-            "one prompt on one device",
-            chosen(
-                lambda e: (
-                    e.metric == "prompt"
-                    and e.row.get("tp", 1) * e.row.get("pp", 1) * e.row.get("ep", 1) == 1
-                    and e.row.get("batch", 1) == 1
-                )
-            ),
-        ),
-        ("full load, dense, NVLink or Infinity Fabric", [e for e in load if not e.mixture and linked(e)]),
-        ("full load, dense, PCIe", [e for e in load if not e.mixture and not linked(e)]),
-        ("full load, mixtures", [e for e in load if e.mixture]),
+        *((f"one stream, {words}", [e for e in streams if e.group == group]) for group, words in desks.items()),
+        ("one prompt, desktops", chosen(lambda e: e.metric == "prompt" and e.kind == "desktop")),
+        *((f"time per token of a server, {words}", [e for e in served if e.group == group]) for group, words in servers.items()),
+        ("static batch of a server", chosen(lambda e: e.quantity == "request")),
+        ("first token of a server, up to 16 sequences", chosen(lambda e: e.metric == "ttft" and e.kind == "serving" and at_once(e) <= 16)),
+        ("full load, data centre", [e for e in load if not cards(e)]),
+        ("full load, cards", [e for e in load if cards(e)]),
+        ("joules per token", chosen(lambda e: e.quantity == "energy")),
     ]

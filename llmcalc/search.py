@@ -147,9 +147,11 @@ def capacity_unknown(space: Space, device: Device) -> bool:
 def _alike(device: Device, plan: Deployment, plain: Format) -> tuple[Any, ...]:
     """What of a device steers an estimate, beside its numbers."""
     latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
-    measured = [(one.name, one.value) for what in ("step", "prompt") for one in rates.constants(what, plan).values()]
-    kernels = rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, *measured
-    return device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency, kernels
+    kernels = rates.steers(replace(plan, device=device))
+    return (
+        device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain),
+        latency, rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, kernels,
+    )  # fmt: skip
 
 
 def _stacked(devices: Sequence[Device], nominal: bool) -> Device:

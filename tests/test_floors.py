@@ -26,6 +26,7 @@ FLOORS: list[set[str]] = [
     {"plan"},
     {"estimate"},
     {"api"},
+    {"measured"},
     {"search", "quiz", "accuracy"},
     {"present"},
     {"commands"},

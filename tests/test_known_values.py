@@ -72,12 +72,20 @@ KNOWN = [
     ("compressor_entry_bytes", (512, 3), 12_288),  # 3,072 numbers of four bytes
     ("aligned_page_bytes", (64, 584, 576), 37_440),  # 37,376 is 64.9 x 576
     ("shared_blocks", (1_000_000, 37_440), 27),  # 26.7
-    # expected: 12.5 + 3 + 10 + 1 ms, then 0.32 + 0.08 + 0.36 + 0.04 + 1 ms; then with arithmetic for weights (16) and caches (12)
-    ("expected_step_s", (0.01, 0.004, 0.002, 0.006, 0.001, 0.0005, 32, 4, 24, 9, 0.8, 0.6, 0.5, 1.5, 2, 1e-5, 2e-5, 1.5e-5, 5e-6, 1e-3), 0.0283),
-    ("expected_step_s", (0.01, 0.008, 0.002, 0.006, 0.006, 0.0005, 32, 4, 24, 9, 0.8, 0.6, 0.5, 1.5, 2, 1e-5, 2e-5, 1.5e-5, 5e-6, 1e-3), 0.0338),
-    ("expected_reading_s", (0.1, 0.02, 0.03, 0.01, 0.005, 0.5, 0.8, 0.6, 2, 3), 0.285),  # 200 + 50 + 20 + 15 ms
-    ("expected_reading_s", (0.01, 0.02, 0.03, 0.01, 0.005, 0.5, 0.8, 0.6, 2, 3), 0.11),  # 25 instead of 200: weights
-    ("expected_ttft_s", (0.2, 3, 0.5, 32, 2, 1e-5, 4096, 1e-6, 0.003), 0.507736),  # 500 + 0.64 + 4.096 + 3 ms
+    ("product_s", (0.008, 0.002, 0.8, 0.5, 0.25), 0.011),  # reading 10 ms, arithmetic 4, of which a quarter is apart
+    ("experts_read_s", (0.016, 128, 8, 1, 0.5, 1.0), 0.001),  # one token: an eighth of 128 thirds
+    ("experts_read_s", (0.016, 128, 8, 3, 0.5, 1.2), 0.002325),  # two independent ones: 1 - (15/16)^2 of 16 ms, and the fullest rank
+    ("layers_s", (30, 1e-4, 4, 5e-5, 10, 2e-5), 0.0034),
+    ("host_s", (3, 1e-3, 1e-4, 5, 5e-4, 2, 5e-4), 0.004),  # 0.5 + 2 + 0.5 + 1 ms
+    ("expected_step_s", (0.01, 0.001, 0.002, 0.003, 0.004, 0.0005, 0.5, 0.001, 2, 0.0034, 0.004), 0.0314),
+    ("expected_reading_s", (0.01, 0.001, 0.003, 0.001, 2, 0.002, 0.0005, 4, 2, 0.03, 0.5, 0.001, 0.5, 0.002, 0.8), 0.1045),
+    ("prompts_in_reading", (4, 0.1, 100, 0.003), 1.0),  # each spends a quarter of its 400 ms reading
+    ("expected_ttft_s", (0.1, 1, 0.3, 4, 0.05, 1, 0.01, 1.5, 1000, 2e-6, 0.02), 0.187),  # 150 + 15 + 2 + 20 ms
+    ("power_share", (0.35, 0.45, 0.008, 0.01), 0.71),
+    ("power_share", (0.7, 0.6, 1, 1), 1),
+    ("expected_joules_per_token", (700, 8, 0.71, 0.02, 32), 2.485),
+    ("power_usd_per_hour", (5600, 1.3, 0.1), 0.728),  # 7.28 kW at 10 cents
+    ("batch_request_s", (2, 8, 0.05, 0.8, 100, 0.01, 0.02), 2.66),  # twice 0.32 + 1 s
     ("interrupted_step_s", (0.02, 0.1, 7, 200, 0.5), 0.02175),  # 20 ms + 0.7 s / 200 / 2
     # memory
     ("kv_bytes_per_token", (32, 8, 128, 2), 131_072),  # Llama-3-8B

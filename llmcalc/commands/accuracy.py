@@ -38,6 +38,7 @@ CLASSES = (
     Column("rows", "rows"),
     Column("models", "models", shown=False),
     Column("median_error", "median error", "percent"),
+    Column("median_error_without_model", "without the model", "percent", rank=11),
     Column("median_ratio", "median ratio", rank=7),
     Column("p10_ratio", "p10", rank=4),
     Column("p90_ratio", "p90", rank=4),
@@ -82,7 +83,7 @@ class About(o.Group):
 
 
 def accuracy(about: About, out: o.File) -> None:
-    """How far the expected times are off public measurements of models that the fit had not seen."""
+    """How far the expected times are off public measurements of sources and models that the fit had not seen."""
     number, model, hardware, rows, each = about.worst, about.model, about.hardware, about.rows, about.each
     everything = estimator.read(Path(os.path.expanduser(rows))) if rows else estimator.bundled()
     chosen = estimator.nearby(_model_id(model), devices.load(hardware).id if hardware else None, everything)
@@ -93,7 +94,7 @@ def accuracy(about: About, out: o.File) -> None:
     listed = each or bool(model or hardware or rows)
     off = sorted(found, key=lambda one: abs(math.log(one.ratio)), reverse=True)[:number]
     whole = estimator.summary(found)
-    seen = "your own rows" if rows else "models that the fit had not seen"
+    seen = "your own rows" if rows else "sources that the fit had not seen, or models where a class has one"
     report = Report(
         command="accuracy",
         title=f"{c.counted(len(found), 'measured row')} against the expected values",
@@ -118,7 +119,14 @@ def accuracy(about: About, out: o.File) -> None:
             ),
             *(
                 Fact(key, key, whole[key], shown=False)
-                for key in ("median_ratio", "p10_ratio", "p90_ratio", "napkin_median_error", "one_efficiency_median_error")
+                for key in (
+                    "median_error_without_model",
+                    "median_ratio",
+                    "p10_ratio",
+                    "p90_ratio",
+                    "napkin_median_error",
+                    "one_efficiency_median_error",
+                )
             ),
             Fact("within_1_25", "within ×1.25", whole["within_1_25"], "percent"),
             Fact("within_1_5", "within ×1.5", whole["within_1_5"], "percent"),
@@ -216,8 +224,9 @@ def _chart(found: list[estimator.Point]) -> Chart:
     def rate(one: estimator.Point, value: float) -> float:
         if one.quantity == "load":
             return value
-        tokens = one.row.get("batch", 1) if one.quantity == "step" else one.row["prompt"]
-        return float(tokens / value)
+        row, at_once = one.row, one.row.get("batch") or one.row.get("concurrency") or 1
+        tokens = {"step": at_once, "request": at_once * row.get("output", 1)}.get(one.quantity, row.get("prompt"))
+        return float((tokens or 1) / value)
 
     series = []
     for metric, words in estimator.METRICS.items():

@@ -6,6 +6,8 @@ driver's size. A release that changed the rules has a row of its own: `vllm@0.11
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llmcalc.engines import llama_cpp, mlx, napkin, ollama, sglang, trt_llm, vllm
 from llmcalc.engines.row import GIB, MIB, Engine
 from llmcalc.errors import UsageError, close_matches, printable
@@ -36,7 +38,7 @@ def find(name: str) -> Engine:
             f"{printable(name, 40)!r} is not an engine that llmcalc knows",
             f"did you mean {near[0]}?" if near and row is None else f"known: {', '.join(names())}",
         )
-    return _release(row, release) if at else row
+    return replace(_release(row, release), release=release.removeprefix("v")) if at else row
 
 
 def _release(newest: Engine, text: str) -> Engine:

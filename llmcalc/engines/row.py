@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llmcalc.figures import Figure
@@ -110,6 +110,8 @@ class Engine:
     """Recurrent states take the dtype of the activations, unless a family's configs ask for float32."""
     float32_states: frozenset[str] = frozenset()
     """Families whose configs do."""
+    release: str = field(default="", compare=False)
+    """The release that was asked for, by which its times are told apart; empty: the newest."""
     log_groups: bool = False
     """The logged cache size divides the blocks by the groups instead of multiplying the concurrency."""
 

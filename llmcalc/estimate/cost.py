@@ -14,6 +14,8 @@ from llmcalc.formulas import money, time
 from llmcalc.plan import Deployment, Workload
 from llmcalc.units import usd
 
+MONTH_HOURS = 730
+
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
@@ -85,7 +87,31 @@ class Cost(Answer):
     expected_step_time_low_s: float = field(shown=False, meaning="low end", unit="s")
     expected_step_time_high_s: float = field(shown=False, meaning="high end", unit="s")
     energy_joules_per_token: float | None = field("joules per token", note="at rated power")
+    expected_joules_per_token: float | None = field("  expected in an engine", "J")
+    expected_joules_per_token_low: float | None = field(shown=False, meaning="low end", unit="J")
+    expected_joules_per_token_high: float | None = field(shown=False, meaning="high end", unit="J")
+    expected_power_w: float | None = field("power drawn", "W", "all devices, as measured shares of rated power have it")
+    power_usd_per_month: float | None = field("power per month", "usd", meaning="of an owned server: watts drawn, 730 h, PUE, kWh price")
     fits: bool | None = field("fits")
+
+
+def _power(
+    model: Model, plan: Deployment, work: Workload, step_time_s: float, owned: Ownership | None, utilization: float
+) -> dict[str, float | None]:
+    """Joules of a token with their range, watts of all devices, and what an owned server's power costs in a month of 730 hours."""
+    found = step.energy(model, plan, work)
+    joules = None if found is None else found.mid_s
+    watts = None if joules is None else joules * work.batch / step_time_s
+    month = None
+    if owned is not None and watts is not None:
+        month = MONTH_HOURS * money.power_usd_per_hour(watts * utilization, owned.pue, owned.usd_per_kwh)
+    return {
+        "expected_joules_per_token": joules,
+        "expected_joules_per_token_low": None if found is None else found.low_s,
+        "expected_joules_per_token_high": None if found is None else found.high_s,
+        "expected_power_w": watts,
+        "power_usd_per_month": month,
+    }
 
 
 def cost(
@@ -186,6 +212,7 @@ def cost(
             expected_step_time_s=likely.mid_s,
             expected_step_time_low_s=likely.low_s,
             expected_step_time_high_s=likely.high_s,
+            **_power(model, plan, work, likely.mid_s, owned, utilization),
             fits=fitted.fits,
         ),
         inputs={"prompt_tokens": prompt, "output_tokens": answer},

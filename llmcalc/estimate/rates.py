@@ -1,33 +1,49 @@
 """Measured shares of a device's rates, fixed costs, and how far off an estimate made of them may be.
 
-They come from `calibration.json`, which scripts/calibrate.py writes from `measurements/`: per class of device and kind of
-engine. A range covers 80% of measured rows of models that the fit had not seen.
+The constants stand in `rates.json`, the ranges in `calibration.json`; scripts/calibrate.py writes both from `measurements/`.
+A range covers 80% of measured rows of models and sources that the fit had not seen.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from llmcalc import links
 from llmcalc.architecture import Model
+from llmcalc.engines import Engine
 from llmcalc.estimate import layout
+from llmcalc.estimate.counts import Counts
 from llmcalc.figures import Figure
 from llmcalc.hardware import Device
 from llmcalc.plan import Deployment
 
 TABLE = Path(__file__).resolve().parent.parent / "calibration.json"
+RATES = TABLE.with_name("rates.json")
+LLAMA_ERAS = ("2024", "vulkan", "amdvlk")
+READS = ("dense_share", "plain_share", "expert_share", "cache_share")
+MOST_READ = 0.95
+"""Streaming kernels reach 0.91 to 0.97 of nominal bandwidth. [hardware notes: read tests of nine devices]"""
+MOST_SHARE = 1.05
+"""Real clocks exceed rated ones by so much; nothing is faster. [hardware notes: matrix rates of GeForce cards]"""
+LOOSE = ("queue_share", "burst_share", "interruption_share", "routing_share", "apart_share")
+"""Shares of something else than a rate."""
 ENOUGH = 20
 """Rows of unseen models that a class needs for a band of its own."""
 STRANGE = 1.5
 """How much further off, either way, a class may be of which nothing was measured."""
+WIDEST = {"serving": "ttft/serving", "desktop": "prompt/desktop"}
+"""The band of what was never timed."""
 KIND = {"serving": "a serving engine", "desktop": "a desktop engine"}
 GROUP = {
     "hopper": "Hopper", "blackwell": "Blackwell", "ampere": "data-centre Ampere", "ada": "data-centre Ada", "instinct": "Instinct",
     "workstation": "workstation cards", "geforce": "GeForce", "consumer": "consumer cards", "datacenter": "data-centre cards",
     "exllamav3": "cards (ExLlamaV3)", "apple": "Apple", "unified-nvidia": "DGX Spark", "unified-amd": "Strix Halo",
+    "radeon": "Radeon cards", "gaudi": "Gaudi", "max": "Data Center GPU Max",
 }  # fmt: skip
 
 
@@ -42,6 +58,13 @@ class Band:
     words: str
     unmeasured: str = ""
     """What the own class lacks, where a wider one's range stands for it."""
+
+
+@cache
+def constants_table() -> dict[str, Any]:
+    """The bundled constants, by kind of engine."""
+    found: dict[str, Any] = json.loads(RATES.read_text(encoding="utf-8"))
+    return found
 
 
 @cache
@@ -66,8 +89,12 @@ def group(device: Device, of_kind: str) -> str | None:
         if device.device_class == "unified":
             return f"unified-{device.vendor.lower()}"
         return device.device_class if device.device_class in GROUP else None
-    if device.vendor == "AMD" and device.device_class == "datacenter":
-        return "instinct"
+    if device.device_class == "unified" and device.vendor in ("NVIDIA", "AMD"):
+        return f"unified-{device.vendor.lower()}"
+    if device.vendor == "AMD" and device.device_class in ("datacenter", "workstation", "consumer"):
+        return "instinct" if device.device_class == "datacenter" else "radeon"
+    if device.vendor == "Intel" and device.device_class == "datacenter":
+        return "gaudi" if _architecture(device) == "gaudi" else "max"
     if device.vendor != "NVIDIA" or device.device_class not in ("datacenter", "workstation", "consumer"):
         return None
     if device.device_class == "consumer":
@@ -90,23 +117,129 @@ def mixture(model: Model) -> bool:
     return layout.experts(model) > 0
 
 
-def constants(of_what: str, plan: Deployment, shipped: dict[str, Any] | None = None) -> dict[str, Figure]:
-    """The measured shares and costs of a step or a prompt: the class's, times what is particular to a named engine."""
+def generation(device: Device, of_kind: str) -> str:
+    """Devices whose kernels are alike: the architecture, and what of it a desktop engine uses."""
+    key = _architecture(device)
+    if of_kind == "serving":
+        return key
+    return f"{key} {device.device_class}" if key in ("ampere-gddr", "ada", "blackwell-gddr") and device.device_class != "consumer" else key
+
+
+def _architecture(device: Device) -> str:
+    if device.vendor == "NVIDIA":
+        stacked = (device.memory_type or "").startswith("HBM")
+        if device.device_class == "unified":
+            return "gb10" if "fp4" in device.compute else "tegra"
+        if stacked:
+            names = (("fp4", "blackwell"), ("fp8", "hopper"), ("bf16", "ampere"))
+        else:
+            names = (("fp4", "blackwell-gddr"), ("fp8", "ada"), ("bf16", "ampere-gddr"))
+        return next((name for key, name in names if key in device.compute), "turing")
+    if device.vendor == "AMD":
+        if device.device_class in ("unified", "cpu"):
+            return "strix-halo" if device.device_class == "unified" else "cpu"
+        return "rdna" if device.device_class != "datacenter" else "cdna3" if "fp8" in device.compute else "cdna2"
+    if device.vendor == "Intel" and device.device_class == "datacenter" and "fp32" not in device.compute:
+        return "gaudi"
+    return {"Apple": "apple"}.get(device.vendor, f"{device.vendor.lower()} {device.device_class}")
+
+
+def era(engine: Engine) -> str:
+    """An engine and its age, where releases differ in their times."""
+    release, family = engine.release, engine.family
+    if family == "vllm":
+        if release.startswith("deepspeed"):
+            return release
+        return {"vllm@0.4": "vllm@0", "vllm@0.6": "vllm@0", "vllm@0.8": "vllm@0.8"}.get(engine.name, "vllm")
+    if family == "trt-llm" and release:
+        return "trt-llm@0" if release.startswith("0.") else "trt-llm@1.0" if release.startswith("1.0") else "trt-llm"
+    if family == "llama.cpp" and release:
+        return f"llama.cpp@{release}" if release in LLAMA_ERAS else "llama.cpp"
+    return family
+
+
+def matrix_format(compute: str, bits: float, plan: Deployment, of_kind: str) -> str:
+    """Formats whose matrices reach alike shares: by width, and whether the device multiplies them as they are."""
+    if bits >= 16:
+        return "16 bits"
+    native = compute in plan.device.compute
+    if of_kind == "desktop":
+        if compute == "fp4":
+            return "4-bit floats"
+        if plan.weights.name.removeprefix("ud_").startswith("iq"):
+            return "vector codes"
+        edges = ((7, "8 bits"), (6, "6 bits"), (5.2, "5 bits"), (4.1, "4 bits"), (3.3, "3 bits"))
+        return next((name for edge, name in edges if bits > edge), "2 bits")
+    if bits > 7:
+        return "8 bits" if native and compute != "bf16" else "8 bits, unpacked"
+    return ("4-bit floats" if native else "4-bit floats, unpacked") if compute == "fp4" else "4 bits, unpacked"
+
+
+def keys(plan: Deployment, found: Counts) -> dict[str, str]:
+    """What the constants of a deployment depend on, by the name of the dependence in rates.json."""
     of_kind = kind(plan)
-    found = (shipped or table())["shares"][of_what][of_kind]
-    chosen = class_of(plan)
-    values = found["groups"].get(chosen) or found["base"]
-    factors = found["engines"].get(plan.engine.family, {})
-    origin = f"measured, {KIND[of_kind]} on " + (GROUP[chosen] if chosen in found["groups"] and chosen else "any device")
+    made = generation(plan.device, of_kind)
+    dense = matrix_format(found.dense.compute, found.dense.bits if found.dense.params else 16, plan, of_kind)
+    first = found.experts[0] if found.experts else None
+    routed = matrix_format(first.compute, first.bits, plan, of_kind) if first else "16 bits"
+    cache = "8 bits" if plan.kv.bits <= 9 else "16 bits"
+    engine = era(plan.engine)
     return {
-        name: Figure(
-            name,
-            value * factors.get(name, 1.0) if not name.endswith("_share") else min(1.0, value * factors.get(name, 1.0)),
-            "s" if name.endswith("_s") else "",
-            origin,
-        )
-        for name, value in values.items()
+        "generation": made,
+        "device": plan.device.id,
+        "format": dense,
+        "generation, format": f"{made}, {dense}",
+        "expert format": routed,
+        "generation, expert format": f"{made}, {routed}",
+        "cache format": cache,
+        "generation, cache format": f"{made}, {cache}",
+        "engine": engine,
+        "generation, engine": f"{made}, {engine}",
+        "link": wires(plan, of_kind),
     }
+
+
+def steers(plan: Deployment) -> tuple[str, ...]:
+    """What of a device chooses its constants and collectives: deployments that differ in it are not estimated together."""
+    of_kind = kind(plan)
+    own = {key for row in constants_table()[of_kind].values() for key in row.get("by", {}).get("device", {})}
+    link = links.named(plan.device.link.type) if plan.device.link else None
+    named = plan.device.id if plan.device.id in own else ""
+    return generation(plan.device, of_kind), named, link.name if link else "", wires(plan, of_kind)
+
+
+def wires(plan: Deployment, of_kind: str) -> str:
+    """The kind of a device's link, as constants tell them apart."""
+    link = plan.device.link.type.lower() if plan.device.link else "none"
+    return "pcie" if "pcie" in link or link == "none" else generation(plan.device, of_kind)
+
+
+def constants(plan: Deployment, found: Counts, shipped: dict[str, Any] | None = None) -> dict[str, Figure]:
+    """The measured shares and costs of a deployment: each the value of all, times what is particular to its device, format and engine."""
+    of_kind = kind(plan)
+    own = keys(plan, found)
+    return {
+        name: Figure(name, value, "s" if name.endswith("_s") else "", f"rates.json, {KIND[of_kind]} on {own['generation']}")
+        for name, value in numbers((shipped or constants_table())[of_kind], own).items()
+    }
+
+
+def numbers(rows: dict[str, Any], own: dict[str, str]) -> dict[str, float]:
+    """The constants of some keys as plain numbers; a share is at most 1."""
+    made = {}
+    for name, row in rows.items():
+        value = row["value"]
+        for by, factors in row.get("by", {}).items():
+            value *= factors.get(own[by], 1.0)
+        made[name] = min(value, most(name))
+    return made
+
+
+def most(name: str) -> float:
+    """The largest value that a constant may have: a share of memory bandwidth or of a matrix rate that was ever reached."""
+    if not name.endswith("_share") or name in LOOSE:
+        return math.inf
+    return MOST_READ if name in READS else MOST_SHARE
 
 
 def band(of_what: str, model: Model, plan: Deployment, bands: dict[str, Any] | None = None) -> Band:
@@ -120,7 +253,7 @@ def band(of_what: str, model: Model, plan: Deployment, bands: dict[str, Any] | N
         models = f"{own['models']} model" + ("s" if own["models"] > 1 else "")
         said = f"{own['rows']} measured rows of {models}, {name} on {GROUP[chosen]}; 80% of those unseen lay within"
         return Band(own["low"], own["high"], own["rows"], own["models"], f"{said} ×{own['low']:.2f}–{own['high']:.2f}")
-    near = bands.get(f"{of_what}/{of_kind}/{sort}") or bands[f"{of_what}/{of_kind}"]
+    near = bands.get(f"{of_what}/{of_kind}/{sort}") or bands.get(f"{of_what}/{of_kind}") or bands[WIDEST[of_kind]]
     where = GROUP[chosen] if chosen else plan.device.id
     if own:
         low, high = min(near["widest_low"], own["widest_low"]), max(near["widest_high"], own["widest_high"])

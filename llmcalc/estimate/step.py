@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError, printable
-from llmcalc.estimate import layout, memory, rates, terms
-from llmcalc.figures import Figure, larger, total
+from llmcalc.estimate import counts, layout, memory, rates, terms
+from llmcalc.estimate.counts import Counts
+from llmcalc.figures import Figure, Formula, larger, total
 from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving, time
 from llmcalc.plan import Deployment, Workload
 
-MICRO_BATCH = 512
-"""Prompt tokens that a desktop engine takes at once."""
+TYPICAL_OUTPUT = 512
+"""Tokens of others' answers where nobody says: the median of the closed loops in measurements/."""
 RUNNING = 2048
 """Sequences that a serving engine runs at most, on each rank group."""
 
@@ -66,17 +67,18 @@ def ends(timed: Timed | None) -> tuple[Any, Any, Any]:
 # ---- a decode step ------------------------------------------------------------------------------------------------
 
 
-def step(model: Model, plan: Deployment, work: Workload, method: str, parts: dict[str, Figure] | None = None) -> Timed:
+def step(model: Model, plan: Deployment, work: Workload, method: str, parts: dict[str, Figure] | None = None, burst: bool = False) -> Timed:
     """One decode step of `work.batch` sequences of `work.ctx` tokens, either of which may be an array.
 
     `method`: napkin, roofline, or expected, which with `work.prompt` and `work.output` is the mean step while others' prompts are read.
-    `parts`: the step's terms, where they are known already. Errors: unknown-method.
+    `parts`: the step's terms, where they are known already. `burst`: all requests came at once, so that later ones' prompts interrupt
+    half as often. Errors: unknown-method.
     """
     check(method)
     if parts is None:
         parts = terms.step_terms(model, plan, work, "roofline" if method == "roofline" else "napkin")
     if method == "expected":
-        return _expected(model, plan, work, parts)
+        return _expected(model, plan, work, parts, burst)
     length = napkin_time(parts) if method == "napkin" else roofline_time(parts)
     return Timed(length, length.value, length.value, terms=parts)
 
@@ -137,58 +139,71 @@ def roofline_time(parts: dict[str, Figure], name: str = "step_time_s") -> Figure
     return total(name, "s", (parts["gemms_s"], parts["attention_s"], parts["communication_s"]))
 
 
-def step_inputs(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure]) -> dict[str, Figure]:
-    """The ideal terms of a napkin step that the formula needs, and what is counted."""
-    layers = len(model.stack.layers)
-    routed = sum(each.count for each in model.groups if each.layer.mlp and each.layer.mlp.experts)
-    spread = plan.tp * plan.dp
-    arithmetic = {
-        name: parts[name] if parts[name].value is not None else Figure(name, 0.0, "s", "no known compute rate")
-        for name in ("compute_s", "attention_compute_s")
-    }
-    return {
-        "weight_read_s": parts["weight_read_s"],
-        "kv_read_s": parts["kv_read_s"],
-        "communication_s": parts["communication_s"],
-        **arithmetic,
-        "dequantise_s": dequantising(plan, parts["weight_read_s"]),
-        "layers": Figure("layers", layers, "", "config.json"),
-        "split_layers": Figure("split_layers", layers if spread > 1 else 0, "", "layers whose ranks wait for each other"),
-        "mixtures": Figure("mixtures", routed, "", "layers that route to experts"),
-        "batch": Figure("batch", larger(1, work.batch / plan.dp) if plan.dp > 1 else work.batch, "", "`batch`"),
-    }
+def _figures(numbers: dict[str, Any], origin: str) -> dict[str, Figure]:
+    """Terms as figures: seconds by their names, the rest without a unit."""
+    return {name: Figure(name, value, "s" if name.endswith("_s") else "", origin) for name, value in numbers.items()}
 
 
-def dequantising(plan: Deployment, read: Figure) -> Figure:
-    """Turning every weight that a step reads into a 16-bit number: 2 FLOP each at the vector rate, which is about the fp32 one."""
-    rate = plan.device.compute.get("fp32")
-    if plan.weights.bits >= 16 or rate is None:
-        return Figure("dequantise_s", 0.0, "s", "weights of 16 bits" if plan.weights.bits >= 16 else "no known vector rate")
-    weights = read.value * plan.device.bandwidth_bytes_per_s * 8 / plan.weights.bits
-    return time.compute_s.of(
-        as_name="dequantise_s",
-        params=Figure("params", weights, "params", "weights read on each device"),
-        batch=Figure("batch", 1, "", "once per step"),
-        flops_per_s=Figure("flops_per_s", rate, "FLOP/s", f"{plan.device.id}, fp32"),
-        devices=Figure("devices", 1, "", layout.LAYOUT),
+def _product(name: str, read: Figure, arithmetic: Figure, given: dict[str, Figure], read_share: str, compute_share: str) -> Figure:
+    return f.product_s.of(
+        as_name=name,
+        read_s=read,
+        compute_s=arithmetic,
+        read_share=given[read_share],
+        compute_share=given[compute_share],
+        apart_share=given["apart_share"],
     )
 
 
-def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure]) -> Timed:
-    """The step in an engine, from a napkin step's terms."""
-    found = step_inputs(model, plan, work, parts)
-    given = rates.constants("step", plan)
-    rate = given.pop("interruption_share")
-    mid = f.expected_step_s.of(found | given, as_name="expected_step_time_s")
+def _made(formula: Formula, known: dict[str, Figure]) -> Figure:
+    """A formula's figure from whatever of these it takes."""
+    return formula.of({name: known[name] for name in formula.parameters}, as_name=formula.name)
+
+
+def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, given: dict[str, Figure]) -> Figure:
+    """One decode step in an engine, undisturbed."""
+    n = _figures(counts.step_numbers(model, plan, work, found), f"{model.id} on {plan.device.id}")
+    routed = f.experts_read_s.of(
+        as_name="expert_read_s",
+        all_read_s=n["all_experts_read_s"],
+        experts=n["experts"],
+        top_k=n["top_k"],
+        tokens=n["together"],
+        routing_share=given["routing_share"],
+        imbalance_factor=given["imbalance_factor"] if plan.dp > 1 else Figure("imbalance_factor", 1.0, "", "one group"),
+    )
+    return f.expected_step_s.of(
+        as_name="expected_step_time_s",
+        dense_s=_product("dense_s", n["dense_read_s"], n["dense_compute_s"], given, "dense_share", "compute_share"),
+        plain_s=_product("plain_s", n["plain_read_s"], n["plain_compute_s"], given, "plain_share", "compute_share"),
+        head_s=_product("head_s", n["head_read_s"], n["head_compute_s"], given, "plain_share", "compute_share"),
+        experts_s=_product("experts_s", routed, n["expert_compute_s"], given, "expert_share", "expert_compute_share"),
+        attention_s=_product("attention_s", n["cache_read_s"], n["score_s"], given, "cache_share", "score_share"),
+        states_s=n["states_s"],
+        cache_share=given["cache_share"],
+        talk_s=n["talk_s"],
+        talk_factor=given["talk_factor"],
+        layers_s=_made(f.layers_s, n | given),
+        host_s=_made(f.host_s, n | given),
+    )
+
+
+def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure], burst: bool) -> Timed:
+    """The step in an engine; with others' prompts, where their shape is given."""
+    found, given = _counted(model, plan)
+    mid = _engine_step(model, plan, work, found, given)
     if work.output and work.prompt and rates.kind(plan) == "serving":
-        mid = f.interrupted_step_s.of(
-            as_name="expected_step_time_s",
-            step_time_s=mid,
-            reading_s=reading(model, plan, work.prompt, work.cached),
-            others=Figure("others", larger(0, found["batch"].value - 1), "", "sequences beside one's own"),
-            output_tokens=Figure("output_tokens", work.output, "tokens", "`output_tokens`"),
-            interruption_share=rate,
-        )
+        sequences = work.batch / plan.dp if plan.dp > 1 else work.batch
+        busy = reading(model, plan, work.prompt, work.cached)
+        if busy.value is not None:
+            mid = f.interrupted_step_s.of(
+                as_name="expected_step_time_s",
+                step_time_s=mid,
+                reading_s=busy,
+                others=Figure("others", larger(0, sequences - 1) / (2 if burst else 1), "", "sequences beside one's own"),
+                output_tokens=Figure("output_tokens", work.output, "tokens", "`output_tokens`"),
+                interruption_share=given["interruption_share"],
+            )
     one, many = (rates.band(name, model, plan) for name in step_classes(plan, work))
     single = work.batch == 1  # of an array, each
     low, high = many.low + (one.low - many.low) * single, many.high + (one.high - many.high) * single
@@ -199,10 +214,22 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
     return Timed(mid, mid.value * low, mid.value * high, words + rates.nearby(model, plan), parts, unmeasured)
 
 
+def _counted(model: Model, plan: Deployment) -> tuple[Counts, dict[str, Figure]]:
+    """A deployment's counts and constants."""
+    found = counts.count(model, plan, rates.kind(plan) == "desktop")
+    return found, rates.constants(plan, found)
+
+
 def shaped(plan: Deployment, work: Workload) -> bool:
     """Whether all is known that a step's estimate may hold: of a busy server that is what others ask for, too."""
     single = not hasattr(work.batch, "__array__") and work.batch == 1
     return single or rates.kind(plan) == "desktop" or bool(work.output and work.prompt)
+
+
+def _ranged(of_what: str, mid: Figure, model: Model, plan: Deployment) -> Timed:
+    """A time with its band."""
+    found = rates.band(of_what, model, plan)
+    return Timed(mid, mid.value * found.low, mid.value * found.high, found.words + rates.nearby(model, plan), unmeasured=found.unmeasured)
 
 
 def step_classes(plan: Deployment, work: Workload) -> tuple[str, str]:
@@ -215,69 +242,39 @@ def step_classes(plan: Deployment, work: Workload) -> tuple[str, str]:
 
 def reading(model: Model, plan: Deployment, prompt: int, cached: int = 0, parts: dict[str, Figure] | None = None) -> Figure:
     """How long reading a prompt keeps the devices busy. [s] value None without a compute rate. `parts`: its terms."""
-    found = parts or terms.prompt_terms(model, plan, prompt, cached)
-    if found["gemm_s"].value is None or found["attention_s"].value is None:
-        return Figure("reading_s", None, "s", found["gemm_s"].origin)
-    given = rates.constants("prompt", plan)
-    tokens = prompt - cached
-    share = given["prompt_share"]
-    if rates.mixture(model):
-        share = Figure("prompt_share", share.value * given["mixture_share"].value, "", f"{share.origin}, of mixtures")
-    gemm, attention = found["gemm_s"], found["attention_s"]
-    if rates.kind(plan) == "desktop":
-        gemm, attention = _desktop_times(plan, found)
+    if terms.compute_rate(plan.device, plan.weights).value is None:
+        return Figure("reading_s", None, "s", terms.compute_rate(plan.device, plan.weights).origin)
+    found, given = _counted(model, plan)
+    desktop = rates.kind(plan) == "desktop"
+    n = _figures(counts.prompt_numbers(model, plan, prompt, cached, found, desktop), f"{model.id} on {plan.device.id}")
+    costs = {name: given[f"prompt_{name}"] for name in ("layer_s", "mixture_s", "recurrent_s")}
     busy = f.expected_reading_s.of(
         as_name="reading_s",
-        gemm_s=gemm,
-        weight_read_s=found["weight_read_s"],
-        attention_s=attention,
-        communication_s=found["communication_s"],
-        activation_s=_activations(model, plan, tokens),
-        prompt_share=share,
-        **{name: given[name] for name in ("weight_share", "attention_share", "communication_factor", "activation_factor")},
+        dense_s=_product("dense_s", n["dense_read_s"], n["dense_compute_s"], given, "dense_share", "prompt_share"),
+        plain_s=_product("plain_s", n["plain_read_s"], n["plain_compute_s"], given, "plain_share", "prompt_share"),
+        experts_s=_product("experts_s", n["expert_read_s"], n["expert_compute_s"], given, "expert_share", "prompt_expert_share"),
+        talk_s=n["talk_s"],
+        talk_factor=given["talk_factor"],
+        layers_s=_made(f.layers_s, n | costs),
+        activation_s=n["activation_s"],
+        activation_factor=given["activation_factor"],
+        chunks=n["chunks"],
+        scores_s=n["scores_s"],
+        score_share=given["prompt_score_share"],
+        prefix_s=n["prefix_s"],
+        cache_share=given["cache_share"],
+        head_read_s=n["head_read_s"],
+        plain_share=given["plain_share"],
     )
     if plan.pp == 1:
         return busy
+    # One stage after another as if they were one device: with several chunks the stages work at once.
+    share = replace(busy, name="busy_s", value=busy.value / plan.pp)
     return serving.pipelined_s.of(
         as_name="reading_s",
-        busy_s=busy,
+        busy_s=share,
         stages=Figure("stages", plan.pp, "", layout.LAYOUT),
-        microbatches=Figure("microbatches", max(1, tokens / MICRO_BATCH), "", "micro-batches of the prompt"),
-    )
-
-
-def _desktop_times(plan: Deployment, found: dict[str, Figure]) -> tuple[Figure, Figure]:
-    """(matrices at the 16-bit rate, attention at the fp32 rate): a desktop engine's kernels, whatever the weights are in."""
-    rates = plan.device.compute
-    plain = next((rates[key] for key in ("bf16", "fp16", "fp32") if key in rates), math.nan)
-    ranks = Figure("devices", plan.tp * plan.pp, "", layout.LAYOUT)
-    scores = found["attention_flops"]
-    gemms = Figure("work_flops", found["prefill_flops"].value - scores.value, "FLOP", "matrix products")
-    return (
-        time.work_s.of(
-            as_name="gemm_s",
-            work_flops=gemms,
-            flops_per_s=Figure("flops_per_s", plain, "FLOP/s", f"{plan.device.id}, 16 bits"),
-            devices=ranks,
-        ),
-        time.work_s.of(
-            as_name="attention_s",
-            work_flops=scores,
-            flops_per_s=Figure("flops_per_s", rates.get("fp32", plain), "FLOP/s", f"{plan.device.id}, fp32"),
-            devices=ranks,
-        ),
-    )
-
-
-def _activations(model: Model, plan: Deployment, tokens: int) -> Figure:
-    """Writing a prompt's hidden states once per layer."""
-    moved = Figure("bytes_read", tokens * model.stack.hidden * 2 * len(model.stack.layers), "B", "tokens × hidden size × layers × 2 B")
-    bandwidth = Figure("bandwidth_bytes_per_s", plan.device.bandwidth_bytes_per_s, "B/s", plan.device.id)
-    return time.read_s.of(
-        as_name="activation_s",
-        bytes_read=moved,
-        bandwidth_bytes_per_s=bandwidth,
-        devices=Figure("devices", plan.tp * plan.pp, "", layout.LAYOUT),
+        microbatches=Figure("microbatches", max(1.0, n["chunks"].value), "", "chunks of the prompt"),
     )
 
 
@@ -287,9 +284,9 @@ def added(model: Model, plan: Deployment, tokens: int, start: int = 0) -> Figure
     The term that the mean step of a busy server sums. value None without a compute rate.
     """
     busy = reading(model, plan, start + tokens, start)
-    share = rates.constants("step", plan).get("interruption_share")
-    if busy.value is None or share is None:
+    if busy.value is None:
         return busy
+    share = _counted(model, plan)[1]["interruption_share"]
     return Figure("added_s", busy.value * share.value, "s", f"{share.origin}: a share of reading alone", None, (busy, share))
 
 
@@ -298,13 +295,18 @@ def ttft(
     plan: Deployment,
     prompt: int,
     cached: int = 0,
-    others: int = 0,
+    others: float = 0,
     parts: dict[str, Figure] | None = None,
     method: str = "expected",
+    *,
+    output: float = 0,
+    burst: bool = False,
+    serve: bool = True,
 ) -> Timed | None:
     """Time to the first token of a prompt; None without a compute rate. `parts`: its terms.
 
-    napkin, roofline: on an idle replica. expected: beside `others` sequences, whose prompts are read, too.
+    napkin, roofline: on an idle replica. expected: beside `others` sequences that write `output` tokens each, whose prompts are read,
+    too; `burst`: all come at once; `serve`: with what a server adds to a request.
     """
     check(method)
     if method == "roofline":
@@ -313,31 +315,83 @@ def ttft(
         parts = terms.prompt_operators(model, plan, prompt, cached)
         mid = roofline_time(parts, "ttft_s")
         return Timed(mid, mid.value, mid.value, terms=parts)
-    parts = parts or terms.prompt_terms(model, plan, prompt, cached)
     if method == "expected":
-        return _expected_ttft(model, plan, prompt, cached, others, parts)
+        likely = first_token_s(model, plan, prompt, cached, others, output, burst) if serve else reading(model, plan, prompt, cached)
+        return None if likely is None or likely.value is None else _ranged("prompt", likely, model, plan)
+    parts = parts or terms.prompt_terms(model, plan, prompt, cached)
     mid = first_token(prompt_time(parts), plan, 1)
     return None if mid.value is None else Timed(mid, mid.value, mid.value, terms=parts)
 
 
-def _expected_ttft(model: Model, plan: Deployment, prompt: int, cached: int, others: int, parts: dict[str, Figure]) -> Timed | None:
-    busy = reading(model, plan, prompt, cached, parts)
+def first_token_s(
+    model: Model, plan: Deployment, prompt: int, cached: int = 0, others: float = 0, output: float = 0, burst: bool = False
+) -> Figure | None:
+    """The estimate of `ttft` without its range. [s]"""
+    busy = reading(model, plan, prompt, cached)
     if busy.value is None:
         return None
-    given = rates.constants("prompt", plan)
-    tokens = prompt - cached
-    chunks = max(1, tokens / MICRO_BATCH) if rates.kind(plan) == "desktop" else 1
-    mid = f.expected_ttft_s.of(
+    found, given = _counted(model, plan)
+    beside = others / plan.dp if plan.dp > 1 else others
+    length = output or TYPICAL_OUTPUT
+    running = _engine_step(model, plan, Workload(prompt + length / 2, 1 + others), found, given)
+    answers = Figure("output_tokens", length, "tokens", "`output_tokens`" if output else "a typical answer")
+    who = Figure("others", beside, "", "sequences beside one's own")
+    waiting = f.prompts_in_reading.of(others=who, reading_s=busy, output_tokens=answers, step_time_s=running)
+    shares = {name: given[name] for name in ("queue_share", "burst_share", "steps_waited", "token_s", "request_s")}
+    if burst:
+        shares |= {"queue_share": Figure("queue_share", 0.0, "", "all come at once"), "burst_share": Figure("burst_share", 0.5, "", "half")}
+    return f.expected_ttft_s.of(
+        shares,
         as_name="expected_ttft_s",
         reading_s=busy,
-        others=Figure("others", others, "", "sequences beside one's own"),
-        layers=Figure("layers", len(model.stack.layers), "", "config.json"),
-        chunks=Figure("chunks", chunks, "", "micro-batches of the prompt" if chunks > 1 else "prompts are taken whole"),
-        tokens=Figure("tokens", tokens, "tokens", "`prompt`"),
-        **{name: given[name] for name in ("waiting_share", "layer_s", "token_s", "request_s")},
+        prompts_in_reading=waiting,
+        others=who,
+        busy=Figure("busy", 1 if others > 0 else 0, "", "whether others decode"),
+        step_time_s=running,
+        tokens=Figure("tokens", prompt - cached, "tokens", "`prompt`"),
     )
-    found = rates.band("prompt", model, plan)
-    return Timed(mid, mid.value * found.low, mid.value * found.high, found.words + rates.nearby(model, plan), parts, found.unmeasured)
+
+
+def batch_request(model: Model, plan: Deployment, batch: float, prompt: int, output: int) -> Timed | None:
+    """A whole static batch of alike requests; None without a compute rate. [s]"""
+    busy = reading(model, plan, prompt)
+    if busy.value is None:
+        return None
+    found, given = _counted(model, plan)
+    at_once = min(batch, running(model, replace(plan, max_sequences=None), prompt, output))
+    mid = f.batch_request_s.of(
+        as_name="request_s",
+        turns=Figure("turns", batch / at_once, "", "times the batch that the memory holds"),
+        sequences=Figure("sequences", at_once / plan.dp, "", "at a time on each group"),
+        reading_s=busy,
+        interruption_share=given["interruption_share"],
+        output_tokens=Figure("output_tokens", output, "tokens", "`output_tokens`"),
+        step_time_s=_engine_step(model, plan, Workload(prompt + output / 2, at_once), found, given),
+        request_s=given["request_s"],
+    )
+    return _ranged("request", mid, model, plan)
+
+
+KERNELS = ("dense_s", "plain_s", "head_s", "experts_s", "attention_s")
+"""The parts of a step in which a device works at full power."""
+
+
+def energy(model: Model, plan: Deployment, work: Workload) -> Timed | None:
+    """Joules of one output token, all devices together, with their range; None without a rated power. `work` may hold arrays."""
+    if plan.device.power_w is None:
+        return None
+    found, given = _counted(model, plan)
+    length = _engine_step(model, plan, work, found, given)
+    kernels = total("kernels_s", "s", tuple(part for part in length.inputs if part.name in KERNELS))
+    share = f.power_share.of(idle_share=given["idle_share"], busy_share=given["busy_share"], kernels_s=kernels, step_time_s=length)
+    mid = f.expected_joules_per_token.of(
+        power_w=Figure("power_w", plan.device.power_w, "W", f"{plan.device.id}, rated"),
+        devices=Figure("devices", plan.ranks, "", layout.LAYOUT),
+        power_share=share,
+        step_time_s=length,
+        batch=Figure("batch", work.batch, "", "`batch`"),
+    )
+    return _ranged("energy", mid, model, plan)
 
 
 def running(model: Model, plan: Deployment, prompt: int, output: int) -> float:

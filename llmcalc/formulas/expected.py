@@ -1,76 +1,110 @@
-"""Expected times: ideal ones over the shares of a peak that were measured, and what engines add to each step, layer and request."""
+"""Expected times: every operator at a measured share of its rate, and what engines add per step, layer, sequence and request.
+
+Shares are of nominal peaks. The constants stand in rates.json with their units and sources.
+"""
 
 from __future__ import annotations
 
-from llmcalc.figures import formula, larger
+from llmcalc.figures import formula, larger, smaller
+
+FITTED = "rates.json, fitted by scripts/calibrate.py"
 
 
-@formula(unit="s", ref="measurements/, fitted by scripts/calibrate.py")
-def expected_step_s(
-    weight_read_s,
-    compute_s,
-    dequantise_s,
-    kv_read_s,
-    attention_compute_s,
-    communication_s,
-    layers,
-    split_layers,
-    mixtures,
-    batch,
-    weight_share,
-    cache_share,
-    compute_share,
-    dequantise_factor,
-    communication_factor,
-    layer_s,
-    split_layer_s,
-    mixture_s,
-    sequence_s,
-    step_s,
-):
-    """One decode step in an engine: weights or arithmetic, caches, talk, and fixed costs per layer, sequence and step. [s]"""
-    return (
-        larger(weight_read_s / weight_share, compute_s / compute_share)
-        + dequantise_factor * dequantise_s
-        + larger(kv_read_s / cache_share, attention_compute_s / compute_share)
-        + communication_factor * communication_s
-        + layers * layer_s
-        + split_layers * split_layer_s
-        + mixtures * mixture_s
-        + (batch - 1) * sequence_s
-        + step_s
-    )
+@formula(unit="s", ref="kernel tables of aiconfigurator-core 0.12: measured products lie above the larger of the two near the ridge")
+def product_s(read_s, compute_s, read_share, compute_share, apart_share):
+    """A matrix product or attention: the longer of reading and arithmetic, and a share of the shorter that does not overlap. [s]"""
+    return larger(read_s / read_share, compute_s / compute_share) + apart_share * smaller(read_s / read_share, compute_s / compute_share)
 
 
-@formula(unit="s", ref="measurements/, fitted by scripts/calibrate.py")
+@formula(unit="s", ref="coupon collector; kernel tables of aiconfigurator-core 0.12 with power-law routing")
+def experts_read_s(all_read_s, experts, top_k, tokens, routing_share, imbalance_factor):
+    """Reading the experts that a step touches: tokens agree more than chance has it, and the fullest rank sets the time. [s]"""
+    return imbalance_factor * all_read_s * (1 - (1 - top_k / experts) ** (1 + (tokens - 1) * routing_share))
+
+
+@formula(unit="s", ref=FITTED)
+def layers_s(layers, layer_s, mixtures, mixture_s, recurrents, recurrent_s):
+    """What every layer adds beside its products: norms, launches, routing, scans. [s]"""
+    return layers * layer_s + mixtures * mixture_s + recurrents * recurrent_s
+
+
+@formula(unit="s", ref=FITTED)
+def host_s(sequences, sequence_s, logits_s, sampling_factor, dequantise_s, dequantise_factor, step_s):
+    """A step's fixed cost, the host's time for each further sequence, sampling over the logits, and unpacking of weights. [s]"""
+    return step_s + (sequences - 1) * sequence_s + logits_s * sampling_factor + dequantise_s * dequantise_factor
+
+
+@formula(unit="s", ref=FITTED)
+def expected_step_s(dense_s, plain_s, head_s, experts_s, attention_s, states_s, cache_share, talk_s, talk_factor, layers_s, host_s):
+    """One decode step in an engine: products, attention, states read and written, talk, layers and host. [s]"""
+    return dense_s + plain_s + head_s + experts_s + attention_s + 2 * states_s / cache_share + talk_s * talk_factor + layers_s + host_s
+
+
+@formula(unit="s", ref=FITTED)
 def expected_reading_s(
-    gemm_s,
-    weight_read_s,
-    attention_s,
-    communication_s,
+    dense_s,
+    plain_s,
+    experts_s,
+    talk_s,
+    talk_factor,
+    layers_s,
     activation_s,
-    prompt_share,
-    weight_share,
-    attention_share,
-    communication_factor,
     activation_factor,
+    chunks,
+    scores_s,
+    score_share,
+    prefix_s,
+    cache_share,
+    head_read_s,
+    plain_share,
 ):
-    """What reading a prompt keeps the devices busy: matrices or weights, attention, talk, and activations written and read. [s]"""
+    """What a prompt keeps the devices busy: its chunks' products, talk, layers and activations, the scores, the prefix, the head. [s]"""
     return (
-        larger(gemm_s / prompt_share, weight_read_s / weight_share)
-        + attention_s / attention_share
-        + communication_factor * communication_s
-        + activation_factor * activation_s
+        chunks * (dense_s + plain_s + experts_s + talk_s * talk_factor + layers_s + activation_s * activation_factor)
+        + scores_s / score_share
+        + prefix_s / cache_share
+        + head_read_s / plain_share
     )
 
 
-@formula(unit="s", ref="measurements/, fitted by scripts/calibrate.py")
-def expected_ttft_s(reading_s, others, waiting_share, layers, chunks, layer_s, tokens, token_s, request_s):
-    """The first token: reading, waiting for the others' reading, and fixed costs per layer, token and request. [s]"""
-    return reading_s * (1 + waiting_share * others) + layers * chunks * layer_s + tokens * token_s + request_s
+@formula(unit="1", ref="Little's law for the prompts of others in a closed loop")
+def prompts_in_reading(others, reading_s, output_tokens, step_time_s):
+    """Prompts of others that are being read when one arrives in a closed loop. [1]"""
+    return others * reading_s / (reading_s + output_tokens * step_time_s)
+
+
+@formula(unit="s", ref=FITTED)
+def expected_ttft_s(
+    reading_s, prompts_in_reading, queue_share, others, burst_share, busy, step_time_s, steps_waited, tokens, token_s, request_s
+):
+    """The first token: reading, what of others' reading comes before it, the running step, and fixed costs per token and request. [s]"""
+    return (
+        reading_s * (1 + queue_share * prompts_in_reading + burst_share * others)
+        + busy * steps_waited * step_time_s
+        + tokens * token_s
+        + request_s
+    )
 
 
 @formula(unit="s", ref="continuous batching in its steady state")
 def interrupted_step_s(step_time_s, reading_s, others, output_tokens, interruption_share):
     """The mean step of a busy server: while a sequence writes its answer, each other one is replaced once, and its prompt read. [s]"""
     return step_time_s + interruption_share * reading_s * others / output_tokens
+
+
+@formula(unit="s", ref="static batching: prompts, then steps; what does not fit waits for its turn")
+def batch_request_s(turns, sequences, reading_s, interruption_share, output_tokens, step_time_s, request_s):
+    """A whole static batch: all its prompts and answers, `sequences` at a time. [s]"""
+    return turns * (reading_s * sequences * interruption_share + output_tokens * step_time_s) + request_s
+
+
+@formula(unit="1", ref="watts of ML.ENERGY and Argonne runs, fitted by scripts/calibrate.py")
+def power_share(idle_share, busy_share, kernels_s, step_time_s):
+    """Of rated power: what a device draws while it waits for the host, and what its kernels add while they run. [1]"""
+    return smaller(1, idle_share + busy_share * kernels_s / step_time_s)
+
+
+@formula(unit="J")
+def expected_joules_per_token(power_w, devices, power_share, step_time_s, batch):
+    """Energy of one token at the share of rated power that is drawn. [J]"""
+    return power_w * devices * power_share * step_time_s / batch

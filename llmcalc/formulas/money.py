@@ -36,6 +36,12 @@ def joules_per_token(power_w, devices, tokens_per_s):
 
 
 @formula(unit="usd/h")
+def power_usd_per_hour(power_w, pue, usd_per_kwh):
+    """What drawing that power costs, the facility's overhead included. [usd/h]"""
+    return power_w / 1000 * pue * usd_per_kwh
+
+
+@formula(unit="usd/h")
 def owned_usd_per_hour(purchase_usd, years, power_w, usd_per_kwh, pue):
     """A device that is bought, written off in a straight line over 8,760 h a year, and powered. [usd/h]"""
     return purchase_usd / (years * 8760) + power_w / 1000 * pue * usd_per_kwh
