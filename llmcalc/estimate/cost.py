@@ -203,6 +203,7 @@ def cost(
         "energy_joules_per_token",
     )
     values: dict[str, Any] = {key: None if figure is None else figure.value for key, figure in found.items()} | told.beside
+    values |= _power(model, plan, work, likely.mid_s, owned, utilization)
     return Answered(
         Cost(
             **values,
@@ -212,7 +213,6 @@ def cost(
             expected_step_time_s=likely.mid_s,
             expected_step_time_low_s=likely.low_s,
             expected_step_time_high_s=likely.high_s,
-            **_power(model, plan, work, likely.mid_s, owned, utilization),
             fits=fitted.fits,
         ),
         inputs={"prompt_tokens": prompt, "output_tokens": answer},
