@@ -12,7 +12,7 @@ from shapes import bundled, plan
 
 from llmcalc import accuracy, traffic
 from llmcalc.cli import main
-from llmcalc.estimate import layout, planning, pools, serving, simulate
+from llmcalc.estimate import layout, planning, pools, serving, simulate, step
 from llmcalc.estimate import service as served
 from llmcalc.estimate.service import Service
 from llmcalc.formulas import money
@@ -86,6 +86,43 @@ def test_one_replica_less_is_too_few() -> None:
     assert fewer >= 1
     over = 12.0 / fewer / one.max_rate > SERVICE.max_utilization
     assert over or served.violated(served.run(one, SERVICE, fewer), SERVICE) is not None
+
+
+def test_a_full_load_is_of_no_more_sequences_than_the_engine_runs() -> None:
+    model = bundled(LLAMA)
+    assert step.running(model, plan(model), 1000, 100) > 100
+    assert step.running(model, replace(plan(model), max_sequences=8), 1000, 100) == 8
+
+
+def test_luck_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number of replicas that one draw of the traffic lets pass and another does not is too few."""
+    model = bundled(LLAMA)
+    easy = planning.size(model, plan(model), SERVICE, SERVICE.traffic.sample())
+    honest = planning.run
+
+    def unlucky(found: served.Candidate, service: Service, replicas: int, seed: int = 0, **more: Any) -> simulate.Outcome:
+        outcome = honest(found, service, replicas, seed=seed, **more)
+        if seed == 1 and replicas == easy.replicas:
+            outcome.ttft.add(10.0, 10**6)
+        return outcome
+
+    monkeypatch.setattr(planning, "run", unlucky)
+    assert planning.size(model, plan(model), SERVICE, SERVICE.traffic.sample()).replicas == (easy.replicas or 0) + 1
+
+
+def test_formats_are_chosen_among_and_the_cheapest_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "-m", "Qwen/Qwen3-32B", "-d", "h100-sxm,l40s", "--weights", "auto,fp8,bf16", "--engine", "vllm", "--rate", "9"]
+    found = answer(capsys, *asked, "--prompt", "1k", "--output-tokens", "300", "--max-tpot", "60ms")
+    rows, r = found["rows"], found["results"]
+    assert [row["chosen"] for row in rows] == [True] + [False] * (len(rows) - 1)
+    assert rows[0]["weights"] == r["weights"] == "fp8"
+    months = [row["usd_per_month"] for row in rows if row["replicas"]]
+    assert months == sorted(months) and all(row["replicas"] is None for row in rows[len(months) :])
+    assert {row["weights"] for row in rows} == {"bf16", "fp8"}  # auto is bf16 here, and tried once
+    assert r["max_rate_per_replica_low"] < r["max_rate_per_replica"] == r["expected_max_rate_per_replica"] < r["max_rate_per_replica_high"]
+    # Where everything is as slow as the range says at most, the limit holds only with that much room.
+    slow = rows[0]["tpot_p95_s"] * r["expected_tpot_high_s"] / r["expected_tpot_s"]
+    assert r["holds_at_high"] is (slow <= 0.060)
 
 
 def test_devices_are_the_ceiling_of_rate_over_highest_rate() -> None:
@@ -287,7 +324,8 @@ def test_bad_measurements(text: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     "change",
     [["--rate", "0"], ["--rate", "nan"], ["--rate", "12/fortnight"], ["--percentile", "100"], ["--max-tpot", "0"], ["--max-ttft", "1"],
-     ["--mfu", "1.1"], ["--arrival-cv", "-1"], ["--chunk", "x"], ["--success-rate", "0"], ["--seed", "-3"], ["--max-batch", "0"], ["--traffic", "x.yaml"]],
+     ["--mfu", "1.1"], ["--arrival-cv", "-1"], ["--chunk", "x"], ["--success-rate", "0"], ["--seed", "-3"], ["--max-batch", "0"], ["--traffic", "x.yaml"],
+     ["--method", "roofline"], ["--method", "guess"]],
 )  # fmt: skip
 def test_usage(change: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code = main([*ASKED, *change])

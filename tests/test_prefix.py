@@ -100,6 +100,16 @@ def test_even_users_hit_by_the_share_that_fits() -> None:
     assert sum(share * count for share, count in prefix.popularity(10**6, 1)) == pytest.approx(1)
 
 
+def test_uneven_users_hit_more_often() -> None:
+    """Two users in three do not fit: of users who come back evenly a third hits, of a Zipf law's the popular ones do."""
+    one = sharing(users=1)
+    users = 3 * one["pool_bytes"] // one["working_set_bytes"]
+    even, uneven = (sharing(users=users, zipf=zipf)["hit_rate"] for zipf in (0, 1.2))
+    assert even == pytest.approx(1 / 3, abs=0.02)
+    assert uneven == pytest.approx(prefix.lru_hit_rate(prefix.popularity(users, 1.2), users / 3), abs=0.01)
+    assert uneven > 0.6
+
+
 def test_routing() -> None:
     """A pool of 59.5 histories of 8k per replica: 4 replicas keep all of 200 users if each stays, a quarter of the hits if not."""
     kept = sharing(users=200, replicas=4)

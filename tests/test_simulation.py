@@ -7,6 +7,7 @@ import json
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -14,10 +15,13 @@ import pytest
 import simpy
 from shapes import bundled, plan
 
+from llmcalc import api
 from llmcalc.cli import main
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import serving, step, terms
 from llmcalc.estimate.quantiles import Quantiles
+from llmcalc.estimate.served import served
+from llmcalc.estimate.service import Service
 from llmcalc.estimate.serving import Ideal, Piecewise, Rates
 from llmcalc.estimate.simulate import Outcome, simulate
 from llmcalc.estimate.steady import steady
@@ -239,9 +243,72 @@ def test_jumping_changes_nothing(chunk: int, rate: float) -> None:
 def test_a_full_batch_and_a_full_memory() -> None:
     """Sequences of 100 to some 300 tokens in a memory of 1,000: most starts are regretted."""
     rates = machine(0.01, 1e-5, kv=lambda ctx: ctx * 1e-6, memory=1000.0)
-    ours, steps = both(rates, Kind(100, 120, output_cv=0.4), 4.0, 250, 12, 512)
+    ours, steps = both(rates, Kind(100, 120, 40, output_cv=0.4), 4.0, 250, 12, 512)  # 40 of each prompt are in a prefix cache
     agree(ours, steps)
     assert ours.preemptions > 20
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_equal_steps_of_a_long_prompt_are_one_event(chunk: int) -> None:
+    """Costs of a prompt's chunks that grow, reads that overtake attention, a window in between; and sequences that decode meanwhile."""
+    rates = machine(0.01, 1e-5, kv=lambda ctx: min(ctx, 300) * 2e-6, edges=(0, 300))
+    rates = replace(
+        rates, attention_s=Piecewise(lambda ctx: min(ctx, 300) ** 2 * 5e-9 + max(0, ctx - 300) * 3e-6, (0, 300), quadratic=True)
+    )
+    ours, steps = both(rates, Kind(400, 30, prompt_cv=0.5, output_cv=0.5), 0.7 * chunk, 60, 12, chunk)
+    agree(ours, steps)
+    assert ours.events < ours.steps / 5
+
+
+def test_decoded_tokens_take_their_room() -> None:
+    """60 sequences decode when a prompt of 100 comes: of a room of 100 tokens that they share, 40 a step are left for it."""
+    many = [Request(0.0, 1, 500, 1)] * 60
+    for shared, steps in ((False, 1), (True, 3)):
+        found = simulate(machine(0.01, 0.0), [*many, Request(0.055, 100, 1)], max_batch=100, chunk=100, shared=shared)
+        assert found.ttft.at(1) == pytest.approx(0.06 - 0.055 + 0.01 * steps, rel=0.01)
+
+
+def test_a_prefix_cache_keeps_what_nobody_took() -> None:
+    """Two sequences fill the memory; the second gives way and comes back when the first ends: of its tokens, what the first took since
+    is read again."""
+    rates = machine(0.01, 0.001, memory=220.0)
+    two = [Request(0.0, 100, 31), Request(0.0, 100, 31)]
+    plain, kept = (simulate(rates, two, max_batch=4, chunk=1000, shared=shared) for shared in (False, True))
+    assert plain.preemptions == kept.preemptions == 1
+    # Both start at 100 tokens and meet the limit at 110; the first needs 20 more steps, and 111 or 21 tokens are read.
+    assert plain.seconds - kept.seconds == pytest.approx(0.001 * (111 - 21), abs=0.002)
+
+
+def test_groups_read_their_own_prompts() -> None:
+    """Two prompts of 100 at once: one group reads both, two groups read one each, at the same time."""
+    two = [Request(0.0, 100, 1), Request(0.0, 100, 1)]
+    one, both_ = (simulate(replace(machine(0.0, 0.001), groups=groups), two, max_batch=4, chunk=1000) for groups in (1, 2))
+    assert (one.seconds, both_.seconds) == pytest.approx((0.2, 0.1))
+
+
+def test_a_closed_loop() -> None:
+    """Four users of whom each asks again: every step of 10 ms writes four tokens, the first of an answer among them."""
+    kind = Kind(50, 20)
+    found = simulate(machine(0.01, 0.0), Traffic(4, (kind,), users=4).requests(1), max_batch=8, chunk=500, count=200, warmup=12, users=4)
+    assert found.tokens_per_s == pytest.approx(400, rel=0.01)
+    assert (found.tpot.at(0.5), found.itl.at(0.99), found.ttft.at(0.5)) == pytest.approx((0.01, 0.01, 0.01), rel=0.003)
+    assert found.requests == 200 and found.peak_in_flight == 4
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 12))])
+def test_a_closed_loop_is_what_decode_says(seed: int) -> None:
+    """`decode` with a prompt and an answer, and the mean of a closed loop of as many users: within 10%."""
+    chance = random.Random(seed)
+    for number in range(6):
+        name, device, tp = chance.choice(((LLAMA, "h100-sxm", 1), ("Qwen/Qwen3-30B-A3B", "h100-sxm", 2), ("Qwen/Qwen3-32B", "h200-sxm", 2)))
+        users, prompt, output = int(2 ** chance.uniform(0, 7)), int(2 ** chance.uniform(8, 12)), int(2 ** chance.uniform(7, 10))
+        model = bundled(name)
+        layout = api.deploy(model, device, tp=tp, engine="vllm")
+        service = Service(Traffic(users, (Kind(prompt, output),), users=users), simulated=max(100, 3 * users), seed=number)
+        found = served(model, layout, service).answer.results
+        busy = step.step(model, layout, Workload(prompt + output / 2, users, prompt, output), "expected").mid_s
+        assert found.tpot_s == pytest.approx(busy, rel=0.1), (name, users, prompt, output)
+        assert found.tokens_per_s == pytest.approx(found.mean_batch / found.tpot_s, rel=0.15)
 
 
 def test_windows_bend_reads_and_memory() -> None:
@@ -443,6 +510,11 @@ def test_a_trace_is_read_line_by_line(tmp_path: Path) -> None:
             pass
     assert tracemalloc.get_traced_memory()[1] < 500_000
     tracemalloc.stop()
+
+
+def test_cached_tokens_are_a_share_of_each_prompt() -> None:
+    requests = itertools.islice(Traffic(1.0, (Kind(1000, 10, 400, prompt_cv=1),)).requests(), 50)
+    assert all(request.cached == round(request.prompt * 0.4) for request in requests)
 
 
 def test_random_traffic_has_the_asked_rate_and_lengths() -> None:
