@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 # Encoder-only types: they generate nothing, so there is no cache to size.
 NO_CACHE = frozenset(
     """bert roberta xlm-roberta deberta deberta-v2 distilbert electra albert camembert modernbert mpnet nomic_bert clip siglip
-    siglip2 vit dinov2 pixtral clip_vision_model siglip_vision_model wav2vec2 hubert xlm ernie layoutlm layoutlmv3 esm
+    siglip2 clip_text_model siglip_text_model bert-generation data2vec-text megatron-bert
+    roberta-prelayernorm roc_bert xmod vit dinov2 pixtral clip_vision_model siglip_vision_model
+    wav2vec2 hubert xlm ernie layoutlm layoutlmv3 esm
     eurobert jina_bert new xlm-roberta-xl mobilebert squeezebert funnel longformer big_bird roformer rembert""".split()
 )
 
@@ -160,7 +162,10 @@ def _strange(outer: Config, text: Config) -> str | None:
 def _towers(outer: Config, text: Config, hidden: int) -> tuple[tuple[Weight, ...] | None, tuple[str, ...], Images | None]:
     """Towers beside the language model; a plain text model has none and does not load their readers."""
     strange = _strange(outer, text)
-    if strange and not any(isinstance(outer.raw.get(part), Mapping) for part in PARTS):
+    own = (*PARTS, *(part for part in class_defaults().get(outer.model_type, {}).get("parts", {}) if part not in TEXTS))
+    if strange and not any(isinstance(outer.raw.get(part), Mapping) for part in own):
+        if text is not outer:
+            outer.dismiss(*(outer.raw.keys() - SHAPE))
         return None, (f"not counted: what stands under {printable(strange, 40)}, whose shape is not read",), None
     wrapped = text is not outer or "parts" in class_defaults().get(outer.model_type, {})
     if not wrapped and not any(key in outer.raw for key in FOREIGN):

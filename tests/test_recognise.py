@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmcalc import model, sources
+from llmcalc.cli import main
 from llmcalc.errors import ConfigError
 from llmcalc.estimate import memory
 
@@ -149,3 +153,38 @@ def test_towers_under_other_names_are_unknown() -> None:
     inner = {"model_type": "llama", **shape(2048, 16, 4, 6144, 59_264), "num_hidden_layers": 28}
     found = model.read({"model_type": "glmasr", "lm_config": inner, "whisper_config": {"d_model": 1280, "encoder_layers": 32}})
     assert found.towers is None and len(found.stack.layers) == 28
+
+
+@pytest.mark.parametrize(
+    ("word", "found", "not_found"),
+    [
+        ("7b", ["Qwen/Qwen2.5-7B", "org/a_7b"], ["Qwen/Qwen3.5-27B", "Qwen/Qwen2-57B-A14B", "Qwen/Qwen3.5-397B", "EleutherAI/gpt-neo-2.7B", "a/x-7Bit"]),
+        ("qwen", ["Qwen/Qwen2.5-7B", "bartowski/Qwen_Qwen3"], ["org/myqwen"]),
+        ("3.1", ["meta-llama/Llama-3.1-8B"], ["org/a-13.1", "org/a-3.12"]),
+        ("gpt-oss", ["openai/gpt-oss-20b"], ["org/gpt-2"]),
+    ],
+)  # fmt: skip
+def test_words_of_an_id(word: str, found: list[str], not_found: list[str]) -> None:
+    assert [id for id in (*found, *not_found) if sources.has_word(id, word)] == found
+
+
+def test_a_name_without_its_owner_finds_the_one_bundled_model() -> None:
+    assert sources.find("gpt-oss-120b", offline=True).id == "openai/gpt-oss-120b"
+
+
+def test_a_slash_in_a_branch() -> None:
+    assert sources.parse_hub_reference("org/name@feature/x") == ("org/name", "feature/x")
+    assert sources.parse_hub_reference("org/name@main/config.json") == ("org/name", "main")
+
+
+def test_files_of_an_unknown_architecture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "never_heard_of"}')
+    header = json.dumps(
+        {"a": {"dtype": "BF16", "shape": [4, 8], "data_offsets": [0, 64]}, "b": {"dtype": "F32", "shape": [3], "data_offsets": [64, 76]}}
+    )
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(76))
+    assert main(["weights", "-m", str(tmp_path), "--from-files", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    results = found["results"]
+    assert (results["file_tensor_bytes"], results["file_params"], results["file_bytes_by_dtype"]) == (76, 35, {"BF16": 64, "F32": 12})
+    assert main(["weights", "-m", str(tmp_path), "--json"]) == 1

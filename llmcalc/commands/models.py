@@ -11,9 +11,9 @@ from llmcalc import sources
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model, runs
 from llmcalc.commands import common as c
-from llmcalc.commands import completion
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.errors import LlmcalcError
+from llmcalc.errors import LlmcalcError, UsageError, printable
 from llmcalc.estimate import memory
 from llmcalc.present import Report, columns, facts
 
@@ -72,7 +72,9 @@ class Checked(Answer):
     problem: str = field("problem", shown=False, default="")
 
 
-Filter = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only ids that contain this text.")]
+Filter = Annotated[
+    list[str] | None, typer.Argument(metavar="[WORD]...", help="Only ids with all of these words: `qwen 7b` finds no 27B and no 57B.")
+]
 Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=completion.models, help="A bundled id, a Hub id, a file or -.")]
 
 
@@ -82,22 +84,48 @@ class Offline(o.Group):
     offline = o.Whence.offline
 
 
+class Chosen(o.Group):
+    """Which of the bundled models."""
+
+    least = o.option(None, "--min", metavar="PARAMS", read=parse.params, help="With at least so many parameters: 20B.")
+    most = o.option(None, "--max", metavar="PARAMS", read=parse.params, help="With at most so many.")
+    kind = o.option(None, "--kind", metavar="KIND", help="moe, dense or hybrid (with layers that keep a state).")
+
+
+KINDS = ("moe", "dense", "hybrid")
+
+
+def is_of(found: Model, kind: str) -> bool:
+    """Whether a model is a mixture of experts, has none, or has layers that keep a state instead of a cache."""
+    if kind == "hybrid":
+        return any(mixer.states for group in found.groups for mixer in group.layer.mixers)
+    return any(group.layer.mlp and group.layer.mlp.experts for group in found.groups) is (kind == "moe")
+
+
 def list_models(
+    chosen: Chosen,
     out: o.File,
     text: Filter = None,
 ) -> None:
     """Every bundled model with its size, its cache per token and its longest context."""
+    kind = chosen.kind.lower() if chosen.kind else None
+    if kind and kind not in KINDS:
+        raise UsageError("bad-value", f"{printable(kind, 40)} is no kind of model", f"give one of {', '.join(KINDS)}")
+    words = " ".join(text or ()).lower().split()
     rows = []
     for name in sources.bundled_ids():
-        if text and text.lower() not in name.lower():
+        if not all(sources.has_word(name, word) for word in words):
             continue
         found = c.load(name)
+        size = memory.language_params(found)
+        if size < (chosen.least or 0) or (chosen.most and size > chosen.most) or (kind and not is_of(found, kind)):
+            continue
         estimate = memory.kv(found, 1, 1, "auto")
         rows.append(
             Bundled(
                 model=name,
                 architecture=found.model_type,
-                params=memory.language_params(found),
+                params=size,
                 active_params=memory.active_params(found),
                 kv_bytes_per_token=estimate.results.kv_bytes_per_token,
                 max_context_tokens=found.max_context,
@@ -105,10 +133,10 @@ def list_models(
         )
     report = Report(
         command="models",
-        title=c.counted(len(rows), "bundled model") + (f" with {text!r} in the name" if text else ""),
+        title=c.counted(len(rows), "bundled model") + (f" with {' '.join(words)!r} in the name" if words else ""),
         columns=columns(Bundled),
         rows=tuple(rows),
-        inputs={"filter": text},
+        inputs={"filter": " ".join(text) if text else None, "min": chosen.least, "max": chosen.most, "kind": kind},
     )
     c.say(report, out)
 

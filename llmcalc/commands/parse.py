@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 
 from llmcalc import units
-from llmcalc.errors import UsageError
+from llmcalc.errors import UsageError, printable
 
 beside: ContextVar[tuple[str, ...]] = ContextVar("beside", default=())
 """Warnings about the options themselves."""
@@ -141,6 +141,14 @@ def positive(text: str, name: str) -> float:
     if not 0 < value < 1e6:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a number above 0", f"write it like --{name} 1.3")
     return value
+
+
+def params(text: str, name: str) -> int:
+    """A number of parameters: 20B, 1.5T, 7000000000. Errors: bad-value."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmbt]?)", text.strip().lower())
+    if not found:
+        raise UsageError("bad-value", f"{name} is {printable(text, 40)!r}, not a number of parameters", "write it like 20B")
+    return round(float(found[1]) * {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}[found[2]])
 
 
 def counting(least: int = 1, most: int = 10**9) -> Callable[[str, str], int]:

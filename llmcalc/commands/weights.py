@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import typer
 
 from llmcalc.answers import Words
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
+from llmcalc.errors import ConfigError, printable
 from llmcalc.estimate import memory, weight_files
+from llmcalc.files import Files
 from llmcalc.present import Fact, Report, columns, facts
 
 EXAMPLES = """
@@ -35,7 +39,12 @@ def weights(which: o.ModelChoice, stored: Stored, out: o.Output) -> None:
     from llmcalc import sources
 
     source = sources.find(which.model, revision=which.revision, offline=which.offline, refresh=which.refresh)
-    found = c.of_source(source)
+    try:
+        found = c.of_source(source)
+    except ConfigError as problem:
+        if not stored.from_files:
+            raise
+        return c.say(_alone(sources.weight_files(source, offline=which.offline), source.id, source.config, problem), out)
     estimate = memory.weights(found, stored.weights)
     r = estimate.results
     report = Report(
@@ -69,6 +78,18 @@ def weights(which: o.ModelChoice, stored: Stored, out: o.Output) -> None:
             warnings=(*report.warnings, *(text for text in files.warnings if text not in report.warnings)),
         )
     c.say(report, out)
+
+
+def _alone(files: Files, id: str, config: Mapping[str, Any], problem: ConfigError) -> Report:
+    """The files of a model whose architecture nobody reads: their headers say how many bytes and parameters there are."""
+    held = weight_files.alone(files, config.get("quantization_config") or config.get("quantization"))
+    return Report(
+        command="weights",
+        title=f"Weights of {printable(id)}",
+        facts=file_facts(held.results),
+        remarks=(f"by the shapes in the files alone, no part of a model is told from another: {problem.message}",),
+        warnings=held.warnings,
+    )
 
 
 def file_facts(r: weight_files.InFiles) -> tuple[Fact, ...]:

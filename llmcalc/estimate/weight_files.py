@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llmcalc import checkpoint, gguf_config, safetensors
@@ -183,31 +183,54 @@ def compare(files: Files, model: Model, computed: Answered[memory.Weights, memor
             differ(*_other(part, held.get(part), rows.get(part)))
     mtp = sum(weight.params for weight in model.stack.mtp)
     table = [_row(part, rows.get(part), held.get(part), loose) for part in [*rows, *(name for name in held if name not in rows)]]
+    total, warnings = _total(held, loose, files)
+    if mtp and "mtp" not in held:
+        warnings.append("the files hold no multi-token-prediction layers, though the config names some")
+    weight_bytes = computed.results.weight_bytes
+    results = replace(
+        _in_files(held, files, total),
+        file_difference_bytes=None if weight_bytes is None else round(files.tensor_bytes - weight_bytes),
+        file_differences=tuple(sorted(differences, key=lambda one: -abs(one.bytes))),
+    )
+    return Answered(results, {}, rows=tuple(table), warnings=tuple(warnings))
+
+
+def alone(files: Files, quantization: Any) -> Answered[InFiles, PartInFiles]:
+    """What the files hold by their headers, where no architecture is known: bytes and parameters by dtype, and no parts."""
+    names = {tensor.name for tensor in files.tensors}
+    bits = packed_bits(quantization)
+    held = Held()
+    for tensor in files.tensors:
+        loose = safetensors.part(tensor.name, 10**6) in safetensors.NO_PARAMETERS
+        held.add(0 if loose else safetensors.parameters(tensor, names, bits), tensor.bytes, tensor.dtype)
+    total, warnings = _total({"whole": held}, (), files)
+    return Answered(_in_files({"whole": held}, files, total), {}, warnings=tuple(warnings))
+
+
+def _total(held: Mapping[str, Held], loose: Iterable[str], files: Files) -> tuple[int | None, list[str]]:
+    """Parameters of all parts, and what there is to say about them."""
+    counted = [own.params for part, own in held.items() if part not in loose]
+    total = None if None in counted else sum(number for number in counted if number is not None)
+    packed = [] if total is not None else ["file_params: packed words, and nothing says how many values are in one"]
+    return total, [*files.notes, *packed]
+
+
+def _in_files(held: Mapping[str, Held], files: Files, total: int | None) -> InFiles:
     dtypes: dict[str, int] = {}
     for own in held.values():
         for dtype, number in (own.dtypes or {}).items():
             dtypes[dtype] = dtypes.get(dtype, 0) + number
-    counted = [own.params for part, own in held.items() if part not in loose]
-    total = None if None in counted else sum(number for number in counted if number is not None)
-    warnings = list(files.notes)
-    if total is None:
-        warnings.append("file_params: packed words, and nothing says how many values are in one")
-    if mtp and "mtp" not in held:
-        warnings.append("the files hold no multi-token-prediction layers, though the config names some")
-    weight_bytes = computed.results.weight_bytes
-    extras = tuple(Extra(name=name, bytes=number, why=why) for name, number, why in files.extras)
-    results = InFiles(
+    return InFiles(
         file_bytes=files.file_bytes,
         file_tensor_bytes=files.tensor_bytes,
         file_params=total,
         file_bits_per_weight=files.tensor_bytes * 8 / total if total else None,
         file_count=len(files.files),
         file_bytes_by_dtype=dict(sorted(dtypes.items(), key=lambda pair: -pair[1])),
-        file_difference_bytes=None if weight_bytes is None else round(files.tensor_bytes - weight_bytes),
-        file_differences=tuple(sorted(differences, key=lambda one: -abs(one.bytes))),
-        extra_files=extras,
+        file_difference_bytes=None,
+        file_differences=(),
+        extra_files=tuple(Extra(name=name, bytes=number, why=why) for name, number, why in files.extras),
     )
-    return Answered(results, {}, rows=tuple(table), warnings=tuple(warnings))
 
 
 def _other(part: str, own: Held | None, row: memory.Part | None) -> tuple[str, float]:

@@ -23,7 +23,7 @@ from typing import TextIO
 from llmcalc import data
 from llmcalc.errors import SourceError, UsageError, printable
 from llmcalc.files import Blob, Files
-from llmcalc.sources.bundled import bundled_at, bundled_ids, read_bundled
+from llmcalc.sources.bundled import bundled_at, bundled_ids, has_word, read_bundled
 from llmcalc.sources.client import settings
 from llmcalc.sources.files import folder_like, from_path, from_stdin, is_path, listed, on_disk, size_of
 from llmcalc.sources.hub import from_hub
@@ -39,6 +39,7 @@ __all__ = [
     "Source",
     "bundled_ids",
     "find",
+    "has_word",
     "parse_hub_reference",
     "read_bundled",
     "settings",

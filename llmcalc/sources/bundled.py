@@ -53,10 +53,22 @@ def read_bundled(id: str) -> Source:
     return Source(id, "bundled", None if recorded is None else str(recorded), config, quant, (), facts)
 
 
+def has_word(id: str, word: str) -> bool:
+    """Whether a word begins at a word of the id: `qwen` in Qwen2.5-7B, and `7b` as a size of its own, not in 27B or 2.7B."""
+    if word[:1].isdigit():
+        return re.search(rf"(?<![a-z0-9.]){re.escape(word)}(?![a-z0-9])(?!\.\d)", id, re.IGNORECASE) is not None or (
+            not word[-1:].isalpha() and re.search(rf"(?<![\d.]){re.escape(word)}(?!\d)", id, re.IGNORECASE) is not None
+        )
+    return re.search(rf"(?<![a-z]){re.escape(word)}", id, re.IGNORECASE) is not None
+
+
 def bundled_at(repo_id: str, revision: str | None) -> Source | None:
     """The shipped copy where it is what was asked for: any case of the id, and no other revision than its own."""
     known = bundled_ids()
     canonical = repo_id if repo_id in known else {name.lower(): name for name in known}.get(repo_id.lower())
+    if canonical is None and "/" not in repo_id:  # without its owner, where one bundled model alone has the name
+        same = [name for name in known if name.rpartition("/")[2].lower() == repo_id.lower()]
+        canonical = same[0] if len(same) == 1 else None
     if canonical is None:
         return None
     source = read_bundled(canonical)

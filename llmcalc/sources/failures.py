@@ -52,11 +52,12 @@ def _refusal(hub: ModuleType, problem: BaseException, repo_id: str, revision: st
     names = {cls.__name__ for cls in type(problem).__mro__}
     host = host_of(hub)
     if "GatedRepoError" in names:  # first: it is a kind of RepositoryNotFoundError
-        return SourceError(
-            "gated",
-            f"{repo_id} is gated: its terms must be accepted first",
-            f"accept them at {page_of(hub, repo_id)}, then `hf auth login` or set HF_TOKEN; or give a {CONFIG} file",
-        )
+        terms = f"accept them at {page_of(hub, repo_id)}"
+        if hub.get_token():
+            told = f"{repo_id} is gated, and the token that is set may not read it: its account has not accepted the terms"
+            return SourceError("gated", told, f"{terms} as that account, or let the token read gated models; or give a {CONFIG} file")
+        told = f"{repo_id} is gated: its terms must be accepted first"
+        return SourceError("gated", told, f"{terms}, then `hf auth login` or set HF_TOKEN; or give a {CONFIG} file")
     if "RevisionNotFoundError" in names:
         return SourceError(
             "revision-not-found",
@@ -68,7 +69,8 @@ def _refusal(hub: ModuleType, problem: BaseException, repo_id: str, revision: st
     if "invalid credentials" in str(response.headers.get("X-Error-Message", "")).lower():
         return _bad_token(host)
     if "RepositoryNotFoundError" in names or status in (401, 404):
-        return SourceError("model-not-found", f"{repo_id} was not found on {host}, or is private", did_you_mean(repo_id))
+        unseen = "or the token that is set may not see it" if hub.get_token() else "or is private"
+        return SourceError("model-not-found", f"{repo_id} was not found on {host}, {unseen}", did_you_mean(repo_id))
     if status == 429:
         wait = re.search(r"^\s*(\d{1,6})\s*$|;\s*t\s*=\s*(\d{1,6})", _wait_header(response.headers))
         hint = f"try again in {wait.group(1) or wait.group(2)} s" if wait else "try again later"
@@ -77,6 +79,9 @@ def _refusal(hub: ModuleType, problem: BaseException, repo_id: str, revision: st
         return SourceError("timeout", f"{host} did not answer in time", "try again")
     if status >= 500:
         return SourceError("server-error", f"{host} has a problem of its own (HTTP {status})", "try again later")
+    if status == 403 and hub.get_token():
+        told = f"the token that is set is not allowed to read {repo_id} on {host} (HTTP 403)"
+        return SourceError("refused", told, "give the token that right, or set HF_TOKEN to another")
     return SourceError("refused", f"{host} refuses {repo_id} (HTTP {status})", "check what your token may read")
 
 

@@ -39,7 +39,7 @@ def from_hub(repo_id: str, revision: str | None, *, offline: bool, refresh: bool
                 raise UsageError("bad-option", "refresh asks the Hub, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE")
             source = _from_cache(hub, repo_id, revision)
             if source is None:
-                raise not_cached(hub, repo_id, revision)
+                raise not_cached(hub, repo_id, revision, offline=offline)
             return source
         if revision is not None and COMMIT.fullmatch(revision) and not refresh:
             source = _from_cache(hub, repo_id, revision)  # a commit never changes: nothing to ask
@@ -169,7 +169,7 @@ def _from_cache(hub: ModuleType, repo_id: str, revision: str | None) -> Source |
     return Source(repo_id, "hub-cache", commit, config, quant, (), facts)
 
 
-def not_cached(hub: ModuleType, repo_id: str, revision: str | None) -> SourceError:
+def not_cached(hub: ModuleType, repo_id: str, revision: str | None, *, offline: bool) -> SourceError:
     """The error of a model that is neither bundled nor cached while the network is off."""
     cached = _cached_revisions(hub, repo_id)
     if cached:
@@ -178,7 +178,8 @@ def not_cached(hub: ModuleType, repo_id: str, revision: str | None) -> SourceErr
         return SourceError("offline-not-cached", message, "ask for one of these, or go online once")
     near = close_matches(repo_id, bundled_ids())
     hint = f"bundled: {', '.join(near)}" if near else f"go online once, or give the path of a {CONFIG}"
-    return SourceError("offline-not-cached", f"{repo_id} is neither bundled nor cached, and the network is off", hint)
+    off = "the network is off" if offline else "HF_HUB_OFFLINE is set"
+    return SourceError("offline-not-cached", f"{repo_id} is neither bundled nor cached, and {off}", hint)
 
 
 def _cached_revisions(hub: ModuleType, repo_id: str) -> list[str]:

@@ -66,8 +66,10 @@ def _parse_id(text: str, *, uri: bool) -> Reference:
         # A path inside the repository belongs to the hf:// grammar alone; a/b/c without it is nobody's id.
         words = 2 if uri else len(parts)
         return _checked("/".join(parts[:words]), None, parts[words:])
-    revision, inside = _split_revision(rest)
-    return _checked(repo, unquote(revision), inside)
+    if uri or rest.lower().endswith((".json", ".gguf")):
+        revision, inside = _split_revision(rest)
+        return _checked(repo, unquote(revision), inside)
+    return _checked(repo, unquote(rest), [])  # a branch may have a slash in its name
 
 
 def _split_revision(text: str) -> tuple[str, list[str]]:
@@ -87,7 +89,8 @@ def _parse_address(path: str) -> Reference:
     if "/" in rest[1] and not _WHOLE_REF.match(rest[1]):
         return _checked(repo, rest[1], rest[2:])  # it was written as %2F: one segment, one revision
     revision, inside = _split_revision("/".join(rest[1:]))
-    return _checked(repo, revision, inside)
+    # The page of the main branch is the model's own page: nobody who pastes it asks for a revision.
+    return _checked(repo, None if revision == "main" and rest[0] in ("tree", "blob") else revision, inside)
 
 
 def _checked(repo_id: str, revision: str | None, inside: list[str]) -> Reference:

@@ -51,7 +51,7 @@ def repository(repo_id: str, revision: str | None, *, offline: bool) -> tuple[st
     if offline or hub.constants.HF_HUB_OFFLINE:
         folder = _snapshot(hub, repo_id, revision)
         if folder is None:
-            raise not_cached(hub, repo_id, revision)
+            raise not_cached(hub, repo_id, revision, offline=offline)
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
         return folder.name, {name: size_of(folder / name) for name in names}, lambda name: on_disk(folder / name), "hub-cache"
     timeout = hub.constants.HF_HUB_DOWNLOAD_TIMEOUT
