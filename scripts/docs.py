@@ -334,6 +334,7 @@ EXAMPLES = (
     "prefix -m Qwen/Qwen3-8B -d h100-sxm -b 8 --prefix 1k --prompt 2k",
     "levers -m Qwen/Qwen3-8B -d h100-sxm",
     "layouts -m Qwen/Qwen3-8B -d '2x h100-sxm'",
+    "rank -d rtx-4090 --family qwen3-",
     "compare -m Qwen/Qwen3-8B -d h100-sxm,l40s",
     "pareto -m Qwen/Qwen3-8B -d h100-sxm --max-tpot 20ms",
     "roofline -m Qwen/Qwen3-8B -d h100-sxm",

@@ -16,6 +16,7 @@ COMMANDS: tuple[str, ...] = (
     "prefix",
     "levers",
     "layouts",
+    "rank",
     "compare",
     "pareto",
     "roofline",

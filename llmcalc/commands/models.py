@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from llmcalc import sources
-from llmcalc.answers import Answer, answer, field
+from llmcalc import quality, sources
+from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model, runs
 from llmcalc.commands import common as c
 from llmcalc.commands import completion, parse
@@ -44,6 +44,12 @@ class Shown(Answer):
     max_context_tokens: int | None = field("longest context", "tokens")
     source: str | None = field("config from", shown=False)
     date: str | None = field("as of", shown=False)
+    licence: str | None = field("licence")
+    rating: float | Absent | None = field("rating", note="Arena, text", default=ABSENT)
+    rating_low: float | Absent | None = field("95% interval, low", shown=False, default=ABSENT)
+    rating_high: float | Absent | None = field("95% interval, high", shown=False, default=ABSENT)
+    rating_date: str | Absent = field("rated on", shown=False, default=ABSENT)
+    rating_source: str | Absent = field("rated by", shown=False, default=ABSENT)
 
 
 @answer("models show", rows=True)
@@ -164,6 +170,7 @@ def show(
         )
         for group in found.groups
     ]
+    rated = quality.rating(found.id)
     shown = Shown(
         layers=len(stack.layers),
         pattern=pattern,
@@ -175,6 +182,8 @@ def show(
         max_context_tokens=found.max_context,
         source=found.facts.get("source", found.source),
         date=found.facts.get("date"),
+        licence=quality.licence(found.id),
+        **({} if rated is None else _rating(rated)),
     )
     report = Report(
         command="models",
@@ -185,12 +194,27 @@ def show(
             f"layers: {pattern}",
             *((f"config: {found.facts['source']}",) if found.facts.get("source") else ()),
         ),
-        facts=facts(shown),
+        facts=facts(shown, licence=shown.licence is not None, **(_words(rated) if rated else {})),
         columns=columns(Group),
         rows=tuple(rows),
         warnings=found.notes,
     )
     c.say(report, out)
+
+
+def _rating(rated: quality.Rating) -> dict[str, Any]:
+    return {
+        "rating": rated.score,
+        "rating_low": rated.low,
+        "rating_high": rated.high,
+        "rating_date": rated.date,
+        "rating_source": rated.source,
+    }
+
+
+def _words(rated: quality.Rating) -> dict[str, str]:
+    between = "" if rated.low is None else f", {rated.low:,g} to {rated.high:,g}"
+    return {"rating": f"Arena, {rated.task}{between}; {rated.date}{', older than a year' if rated.old() else ''}"}
 
 
 def check(

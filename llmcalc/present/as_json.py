@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmcalc.answers import Answer
 from llmcalc.figures import derivation
 from llmcalc.present import SCHEMA, Carries, Report
 
@@ -25,7 +26,7 @@ def envelope(report: Report) -> dict[str, Any]:
     body["inputs"] = _clean(dict(report.inputs), "inputs", lost)
     body["results"] = {fact.key: _clean(fact.value, fact.key, lost) for fact in report.facts if fact.key}
     if report.rows or report.columns:
-        body["rows"] = [{column.key: _clean(row.get(column.key), column.key, lost) for column in report.columns} for row in report.rows]
+        body["rows"] = [_row(report, row, lost) for row in report.rows]
     if report.remarks:
         body["remarks"] = list(report.remarks)
     body["assumptions"] = list(report.assumptions)
@@ -33,6 +34,12 @@ def envelope(report: Report) -> dict[str, Any]:
     if report.explain:
         body["derivations"] = {name: _clean(derivation(figure), name, lost) for name, figure in report.figures.items()}
     return body
+
+
+def _row(report: Report, row: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+    """A row in the order of the columns; a record leaves out what its run has nothing to say about."""
+    keys = [column.key for column in report.columns if column.key in row or not isinstance(row, Answer)]
+    return {key: _clean(row.get(key), key, lost) for key in keys}
 
 
 def _reasons(report: Report, body: dict[str, Any]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
 from llmcalc import data
 from llmcalc.errors import SourceError, close_matches, printable
@@ -33,12 +34,18 @@ def base_model(name: str) -> str | None:
 
 def bundled_ids() -> list[str]:
     """The ids of the models that are shipped with llmcalc, sorted."""
+    folder = str(data.bundled("models"))
     try:
-        names = os.listdir(data.bundled("models"))
+        return list(_ids(folder, os.stat(folder).st_mtime_ns))
     except OSError:
         return []
+
+
+@lru_cache(maxsize=2)
+def _ids(folder: str, _changed: int) -> tuple[str, ...]:
+    names = os.listdir(folder)
     stems = (name[: -len(".json")] for name in names if name.endswith(".json") and not name.startswith("."))
-    return sorted(stem.replace("--", "/") for stem in stems if not stem.endswith(".quant"))
+    return tuple(sorted(stem.replace("--", "/") for stem in stems if not stem.endswith(".quant")))
 
 
 def read_bundled(id: str) -> Source:
