@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -117,3 +119,43 @@ def test_the_detect_extra_installs_and_finds_no_driver_here(venv: Path, dist: Pa
     run(venv / "pip", "install", "-q", f"{wheel}[detect]", cwd=tmp_path)
     done = run(venv / "python", "-c", "import pynvml; from llmcalc import detect; print(detect.nvidia())", cwd=tmp_path)
     assert done.stdout.startswith("[")
+
+
+def lowest() -> list[str]:
+    """The lowest version of each dependency that this Python may have."""
+    from packaging.requirements import Requirement
+
+    wanted = [Requirement(text) for text in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]]
+    return [f"{one.name}=={str(one.specifier).removeprefix('>=')}" for one in wanted if one.marker is None or one.marker.evaluate()]
+
+
+def test_every_dependency_has_a_lower_bound_on_every_python() -> None:
+    from packaging.requirements import Requirement
+
+    wanted = [Requirement(text) for text in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]]
+    for version in ("3.11", "3.12", "3.13", "3.14", "3.15"):
+        held = [one for one in wanted if one.marker is None or one.marker.evaluate({"python_version": version})]
+        assert sorted(one.name for one in held) == sorted({one.name for one in wanted}), version
+        assert all(re.fullmatch(r">=[\d.]+", str(one.specifier)) for one in held)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("versions", ["lowest", "newest"])
+def test_the_oldest_and_newest_that_are_allowed_say_the_same(versions: str, dist: Path, tmp_path: Path) -> None:
+    """As they install today; the tables, where rich below 14.3 cut numbers, as in this environment."""
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    (wheel,) = dist.glob("*.whl")
+    run(tmp_path / "venv" / "bin" / "pip", "install", "-q", wheel, *(lowest() if versions == "lowest" else ["--upgrade"]), cwd=tmp_path)
+    environment = {"COLUMNS": "60", "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for line in (
+        "compare -m Qwen/Qwen3-8B -d h100-sxm,l40s", "decode -m Qwen/Qwen3-8B -d h100-sxm --explain", "models list llama-3",
+        "pareto -m Qwen/Qwen3-8B -d h100-sxm,l40s --price 2 --plot", "hardware check hardware/h100-sxm.yaml", "kv --help", "kv -m no/such",
+    ):  # fmt: skip
+        texts = []
+        for python in (tmp_path / "venv" / "bin" / "python", Path(sys.executable)):
+            found = environment | ({"PYTHONPATH": str(ROOT)} if python == Path(sys.executable) else {})
+            done = subprocess.run(
+                [python, "-m", "llmcalc", *line.split()], cwd=ROOT / "docs" / "..", env=found, capture_output=True, text=True
+            )
+            texts.append((done.returncode, done.stdout, done.stderr))
+        assert texts[0] == texts[1], line
