@@ -95,20 +95,20 @@ def nemotron_nas(attending: int, layers: int, group: int, hidden: int) -> dict[s
 
 
 PER_TOKEN = [
-    # UC001: head_dim is a key of its own; hidden_size / heads would be 80 and give 92,160
-    pytest.param("Qwen/Qwen3-4B", 147_456, id="UC001 github.com/LMCache/LMCache/issues/688"),
-    # UC004: KV heads, not query heads
-    pytest.param("meta-llama/Llama-3.1-8B", 131_072, id="UC004 github.com/jranaraki/vllm-fit/issues/2"),
-    # UC006: one latent and one rotary key, and no factor of two
-    pytest.param("deepseek-ai/DeepSeek-V3", 70_272, id="UC006 github.com/LMCache/LMCache/pull/694"),
-    # UC010: the indexer's keys are cache as well: 61 × (512 + 64 + 128) × 2 B
-    pytest.param("deepseek-ai/DeepSeek-V3.2-Exp", 85_888, id="UC010 github.com/sgl-project/sglang/pull/11309"),
-    # UC034: ten of forty layers attend
-    pytest.param("Qwen/Qwen3.6-35B-A3B", 20_480, id="UC034 github.com/manjunathshiva/turboquant-mlx/pull/52"),
-    # UC042: blocks without attention hold nothing
-    pytest.param("nvidia/Llama-3_3-Nemotron-Super-49B-v1", 200_704, id="UC042 github.com/turboderp-org/exllamav2/pull/726"),
-    # UC068: and 62 layers of eight heads
-    pytest.param("Qwen/Qwen3-Coder-480B-A35B-Instruct", 253_952, id="UC068 github.com/vllm-project/recipes/pull/12"),
+    # head_dim is a key of its own; hidden_size / heads would be 80 and give 92,160
+    pytest.param("Qwen/Qwen3-4B", 147_456, id="github.com/LMCache/LMCache/issues/688"),
+    # KV heads, not query heads
+    pytest.param("meta-llama/Llama-3.1-8B", 131_072, id="github.com/jranaraki/vllm-fit/issues/2"),
+    # one latent and one rotary key, and no factor of two
+    pytest.param("deepseek-ai/DeepSeek-V3", 70_272, id="github.com/LMCache/LMCache/pull/694"),
+    # the indexer's keys are cache as well: 61 × (512 + 64 + 128) × 2 B
+    pytest.param("deepseek-ai/DeepSeek-V3.2-Exp", 85_888, id="github.com/sgl-project/sglang/pull/11309"),
+    # ten of forty layers attend
+    pytest.param("Qwen/Qwen3.6-35B-A3B", 20_480, id="github.com/manjunathshiva/turboquant-mlx/pull/52"),
+    # blocks without attention hold nothing
+    pytest.param("nvidia/Llama-3_3-Nemotron-Super-49B-v1", 200_704, id="github.com/turboderp-org/exllamav2/pull/726"),
+    # and 62 layers of eight heads
+    pytest.param("Qwen/Qwen3-Coder-480B-A35B-Instruct", 253_952, id="github.com/vllm-project/recipes/pull/12"),
 ]
 
 
@@ -127,30 +127,30 @@ def test_uc042_half_of_the_layers_of_a_253b_attend() -> None:
 
 
 PER_SEQUENCE = [
-    # UC008: the formula for MHA gave 2.08 GiB
-    pytest.param("deepseek-ai/DeepSeek-V3.1", 163_840, "fp16", 1, 11_513_364_480, id="UC008 github.com/unslothai/unsloth/pull/4757"),
-    # UC015: below the window every layer counts
-    pytest.param("openai/gpt-oss-120b", 1, "bf16", 1, 73_728, id="UC015 github.com/alvarobartt/hf-mem/issues/60"),
-    # UC027: a window that is switched off is none
-    pytest.param("Qwen/Qwen2-72B-Instruct", 131_072, "bf16", 1, 40 * GiB, id="UC027 github.com/QwenLM/Qwen3/issues/716"),
-    # UC029: 23 layers hold 4,096 tokens and 23 all 8,192; the window does not end the context
-    pytest.param("google/gemma-2-27b-it", 8192, "bf16", 1, 2_315_255_808, id="UC029 github.com/vllm-project/vllm/issues/6220"),
-    # UC044: eight KV heads
+    # the formula for MHA gave 2.08 GiB
+    pytest.param("deepseek-ai/DeepSeek-V3.1", 163_840, "fp16", 1, 11_513_364_480, id="github.com/unslothai/unsloth/pull/4757"),
+    # below the window every layer counts
+    pytest.param("openai/gpt-oss-120b", 1, "bf16", 1, 73_728, id="github.com/alvarobartt/hf-mem/issues/60"),
+    # a window that is switched off is none
+    pytest.param("Qwen/Qwen2-72B-Instruct", 131_072, "bf16", 1, 40 * GiB, id="github.com/QwenLM/Qwen3/issues/716"),
+    # 23 layers hold 4,096 tokens and 23 all 8,192; the window does not end the context
+    pytest.param("google/gemma-2-27b-it", 8192, "bf16", 1, 2_315_255_808, id="github.com/vllm-project/vllm/issues/6220"),
+    # eight KV heads
     pytest.param(
-        "meta-llama/Llama-3.1-405B-Instruct", 128_000, "fp16", 1, 66_060_288_000, id="UC044 github.com/huggingface/blog/issues/2345"
+        "meta-llama/Llama-3.1-405B-Instruct", 128_000, "fp16", 1, 66_060_288_000, id="github.com/huggingface/blog/issues/2345"
     ),
-    # UC063: q8_0 is 8.5 bits, and 8 bits would be 5,376 MiB
-    pytest.param("mistralai/Mistral-Small-Instruct-2409", 49_152, "q8_0", 1, 5712 * MiB, id="UC063 github.com/ollama/ollama/issues/6160"),
-    pytest.param("mistralai/Mistral-Small-Instruct-2409", 49_152, "int8", 1, 5376 * MiB, id="UC063 8 bits"),
-    # UC064: fp8 weights do not make the cache fp8
-    pytest.param("MiniMaxAI/MiniMax-M2", 196_608, "auto", 1, 49_928_994_816, id="UC064 github.com/alvarobartt/hf-mem/pull/54"),
-    # UC068: one request at the full context
-    pytest.param("Qwen/Qwen3-Coder-480B-A35B-Instruct", 262_144, "bf16", 1, 62 * GiB, id="UC068 github.com/vllm-project/recipes/pull/12"),
-    # UC074: ten slots are ten caches
-    pytest.param("Qwen/Qwen2.5-32B-Instruct", 8192, "fp16", 10, 20 * GiB, id="UC074 github.com/ollama/ollama/issues/10911"),
-    # UC092: not 2.7 and not 5 GiB
-    pytest.param("meta-llama/Llama-3.1-70B", 2048, "bf16", 1, 640 * MiB, id="UC092 peakinfer.com what-changes-when-100-users"),
-    pytest.param("meta-llama/Llama-3.1-70B", 2048, "bf16", 100, 64_000 * MiB, id="UC092 of a hundred users"),
+    # q8_0 is 8.5 bits, and 8 bits would be 5,376 MiB
+    pytest.param("mistralai/Mistral-Small-Instruct-2409", 49_152, "q8_0", 1, 5712 * MiB, id="github.com/ollama/ollama/issues/6160"),
+    pytest.param("mistralai/Mistral-Small-Instruct-2409", 49_152, "int8", 1, 5376 * MiB, id="8 bits"),
+    # fp8 weights do not make the cache fp8
+    pytest.param("MiniMaxAI/MiniMax-M2", 196_608, "auto", 1, 49_928_994_816, id="github.com/alvarobartt/hf-mem/pull/54"),
+    # one request at the full context
+    pytest.param("Qwen/Qwen3-Coder-480B-A35B-Instruct", 262_144, "bf16", 1, 62 * GiB, id="github.com/vllm-project/recipes/pull/12"),
+    # ten slots are ten caches
+    pytest.param("Qwen/Qwen2.5-32B-Instruct", 8192, "fp16", 10, 20 * GiB, id="github.com/ollama/ollama/issues/10911"),
+    # not 2.7 and not 5 GiB
+    pytest.param("meta-llama/Llama-3.1-70B", 2048, "bf16", 1, 640 * MiB, id="peakinfer.com what-changes-when-100-users"),
+    pytest.param("meta-llama/Llama-3.1-70B", 2048, "bf16", 100, 64_000 * MiB, id="of a hundred users"),
 ]
 
 

@@ -278,7 +278,7 @@ def test_a_size_that_is_not_sold_never_finds_another_card(name: str) -> None:
         hardware.load(name)
 
 
-def test_cards_of_one_name_keep_their_own_memory_and_bandwidth() -> None:  # UC104
+def test_cards_of_one_name_keep_their_own_memory_and_bandwidth() -> None:
     assert hardware.load("RTX A4000 16GB").memory_bytes == 16e9
     assert hardware.load("RTX A2000 12GB").memory_bytes == 12e9
     assert hardware.load("RTX A2000 6GB").memory_bytes == 6e9
@@ -294,7 +294,7 @@ def test_cards_of_one_name_keep_their_own_memory_and_bandwidth() -> None:  # UC1
 # ---- values that others get wrong -----------------------------------------------------------------------------------
 
 
-def test_h100_variants_are_three_devices() -> None:  # UC098: 1513 is the sparse rate of the PCIe card
+def test_h100_variants_are_three_devices() -> None:  # 1513 is the sparse rate of the PCIe card
     sxm, pcie, nvl = (hardware.load(f"h100-{each}") for each in ("sxm", "pcie", "nvl"))
     assert pcie.compute["bf16"] == pytest.approx(756.5 * TERA, rel=0.005)
     assert nvl.compute["bf16"] == pytest.approx(835 * TERA, rel=0.005)
@@ -303,7 +303,7 @@ def test_h100_variants_are_three_devices() -> None:  # UC098: 1513 is the sparse
     assert [each.memory_type for each in (sxm, pcie, nvl)] == ["HBM3", "HBM2e", "HBM3"]
 
 
-def test_b200_memory_in_three_units() -> None:  # UC100
+def test_b200_memory_in_three_units() -> None:
     device = hardware.load("B200")
     assert device.memory_bytes == 180e9
     assert device.memory_reported_bytes == 183359 * 2**20
@@ -312,7 +312,7 @@ def test_b200_memory_in_three_units() -> None:  # UC100
     assert any("8 TB/s" in note for note in device.notes)
 
 
-def test_dgx_spark_shares_its_memory() -> None:  # UC080
+def test_dgx_spark_shares_its_memory() -> None:
     device = hardware.load("NVIDIA GB10")
     assert device.kind == device.device_class == "unified"
     assert device.memory_reported_bytes == pytest.approx(128501256192, rel=0.001)
@@ -320,7 +320,7 @@ def test_dgx_spark_shares_its_memory() -> None:  # UC080
     assert device.compute["bf16"] == 125 * TERA
 
 
-def test_a100_has_no_fp8_rate() -> None:  # UC102
+def test_a100_has_no_fp8_rate() -> None:
     for ident in ("a100-40-pcie", "a100-40-sxm", "a100-80-pcie", "a100-80-sxm"):
         assert "fp8" not in hardware.load(ident).compute
         assert hardware.load(ident).compute["bf16"] == 312 * TERA

@@ -118,7 +118,7 @@ def test_a_pipeline_against_tensor_parallelism() -> None:
 
 @pytest.mark.parametrize("tp", [1, 8, 16])
 def test_a_latent_is_held_by_every_rank(tp: int) -> None:
-    """UC012: 576 numbers per token and layer on each rank, whatever the tensor parallelism; memory and time agree."""
+    """576 numbers per token and layer on each rank, whatever the tensor parallelism; memory and time agree."""
     model = bundled("deepseek-ai/DeepSeek-V3")
     deployed = plan(model, "h200-sxm", tp=tp)
     ctx = Figure("ctx_tokens", 1000)
@@ -129,7 +129,7 @@ def test_a_latent_is_held_by_every_rank(tp: int) -> None:
 
 
 def test_the_pool_is_cut_once() -> None:
-    """UC046: Qwen3-32B at tp 4: 3,258 blocks of 256 tokens, 834,048 tokens, where uncut heads gave 814 blocks."""
+    """Qwen3-32B at tp 4: 3,258 blocks of 256 tokens, 834,048 tokens, where uncut heads gave 814 blocks."""
     model = bundled("Qwen/Qwen3-32B")
     deployed = plan(model, tp=4)
     per_rank = layout.sequence_bytes(model, deployed, Figure("ctx_tokens", 256)).value / 4

@@ -58,7 +58,7 @@ def test_a_hit_is_faster_but_attends_to_all() -> None:
 
 
 def test_the_waste_of_pages_and_reservations() -> None:
-    """PA-05: half a block of a conversation's mean 1,366 tokens is 0.55%; reservations of 4,096 and 8,192 waste 67% and 83%."""
+    """half a block of a conversation's mean 1,366 tokens is 0.55%; reservations of 4,096 and 8,192 waste 67% and 83%."""
     assert f.paged_waste(1366, 16) == pytest.approx(0.0055, abs=1e-4)
     assert [f.reserved_waste(1366, most) for most in (4096, 8192)] == pytest.approx([0.67, 0.83], abs=5e-3)
     assert [padded_tokens(n, 16) for n in (0, 1, 16, 17)] == [0, 16, 16, 32]

@@ -122,7 +122,7 @@ def test_parts_of_a_cost_add_up(found: Model, batch: int, ctx: int, busy: float)
 
 @given(st.sampled_from(DENSE), batches, contexts)
 def test_a_cache_is_linear_in_batch_and_context(found: Model, batch: int, ctx: int) -> None:
-    """S3-43, for models without windows: twice the sequences or twice the tokens are twice the bytes."""
+    """For models without windows: twice the sequences or twice the tokens are twice the bytes."""
     one = memory.kv(found, ctx, batch).results["kv_bytes_total"]
     assert memory.kv(found, ctx, 2 * batch).results["kv_bytes_total"] == 2 * one
     assert memory.kv(found, 2 * ctx, batch).results["kv_bytes_total"] == 2 * one

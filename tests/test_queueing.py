@@ -13,7 +13,7 @@ from llmcalc.formulas import time
 
 
 def test_distserve_equations() -> None:
-    """DI-03, DI-04: D = 0.2 s. Eq. 1 at 3 requests/s; eq. 2 and 3 (K = 1.6) at 5 and 6."""
+    """D = 0.2 s. Eq. 1 at 3 requests/s; eq. 2 and 3 (K = 1.6) at 5 and 6."""
     assert q.uniform_ttft_s(3, 0.2) == pytest.approx(0.35)
     assert [q.pipelined_ttft_s(rate, 0.2) for rate in (5, 6)] == pytest.approx([0.25, 0.275])
     assert [q.parallel_ttft_s(rate, 0.2, 1.6) for rate in (5, 6)] == pytest.approx([0.22916667, 0.3125])
@@ -73,7 +73,7 @@ def test_the_mean_context_weighs_tokens() -> None:
 
 @pytest.mark.parametrize(("batch", "share"), [(8, 0.368), (16, 0.296), (32, 0.246), (64, 0.211)])
 def test_a_static_batch_waits_for_its_longest(batch: int, share: float) -> None:
-    """OR-02: exponential answers keep 1/H_B of the slots at work."""
+    """exponential answers keep 1/H_B of the slots at work."""
     assert q.static_utilization(1, q.harmonic(batch)) == pytest.approx(share, abs=5e-4)
     chance = random.Random(1)
     outputs = [round(chance.expovariate(1 / 10000)) for _ in range(40000)]
@@ -89,19 +89,19 @@ def test_the_longest_of_even_lengths() -> None:
 
 
 def test_separate_pools() -> None:
-    """SB-28: 0.91 s of prefill against 512 steps of 19 ms shared by 32: 2.99 prefill servers per decode server."""
+    """0.91 s of prefill against 512 steps of 19 ms shared by 32: 2.99 prefill servers per decode server."""
     assert f.pool_replicas(1, 0.91, 1) / f.pool_replicas(1, 0.019 * 512 / 32, 1) == pytest.approx(3, rel=0.01)
 
 
 def test_what_the_pools_send_each_other() -> None:
-    """DI-02: 10 requests/s of 1.13 GB: 90 Gbit/s. Theory: 8k of Llama-3-8B in 21.5 ms at 50 GB/s, 2.4 ms over NVLink."""
+    """10 requests/s of 1.13 GB: 90 Gbit/s. Theory: 8k of Llama-3-8B in 21.5 ms at 50 GB/s, 2.4 ms over NVLink."""
     assert f.transfer_rate(10, 1.13e9) * 8 / 1e9 == pytest.approx(90, rel=0.01)
     assert f.transfer_s(131072 * 8192, 50e9) == pytest.approx(21.5e-3, rel=2e-3)
     assert f.transfer_s(131072 * 8192, 450e9) == pytest.approx(2.4e-3, rel=0.01)
 
 
 def test_a_disclosed_service() -> None:
-    """DS-15, DS-16, DS-18 (open-infra-index, day 6): 608e9 tokens in (342e9 of them cached) and 168e9 out a day.
+    """open-infra-index, day 6: 608e9 tokens in (342e9 of them cached) and 168e9 out a day.
 
     A node reads 73.7k or writes 14.8k tokens/s: 96 + 131 nodes, of which 226.75 were in use. The average cache of 4,989 tokens
     is that of 4,383 tokens in and 1,211 out.

@@ -21,22 +21,22 @@ LLAMA = "meta-llama/Meta-Llama-3-8B"
 
 
 def test_leviathan() -> None:
-    """LV-01, LV-02: 3.689 tokens at 0.8 and five drafts; T5-XXL at seven drafts, 0.75 and a cost of 0.02: 3.157 (measured 3.4)."""
+    """3.689 tokens at 0.8 and five drafts; T5-XXL at seven drafts, 0.75 and a cost of 0.02: 3.157 (measured 3.4)."""
     assert f.expected_tokens_per_step(0.8, 5) == pytest.approx(3.68928)
     assert f.ideal_speedup(f.expected_tokens_per_step(0.75, 7), 7, 0.02) == pytest.approx(3.1574985)
-    assert f.ideal_speedup(f.expected_tokens_per_step(0.65, 5), 5, 0) == pytest.approx(2.6416603)  # LV-03: 3.1 was measured
+    assert f.ideal_speedup(f.expected_tokens_per_step(0.65, 5), 5, 0) == pytest.approx(2.6416603)  # 3.1 was measured
     assert f.operations_factor(0.8, 5, 0) == pytest.approx((1 - 0.8) * 6 / (1 - 0.8**6))
     assert f.operations_factor(0.8, 5, 0) == pytest.approx(1.626, rel=1e-3)
 
 
 def test_the_bonus_token_counts() -> None:
-    """LV-04: a published exercise leaves the target's own token out and gets 1.687; with it, it is 2.401."""
+    """a published exercise leaves the target's own token out and gets 1.687; with it, it is 2.401."""
     assert (f.expected_tokens_per_step(0.8, 4) - 1) / (1 + 4 * 0.1) == pytest.approx(1.687, rel=1e-3)
     assert f.ideal_speedup(f.expected_tokens_per_step(0.8, 4), 4, 0.1) == pytest.approx(2.401, rel=1e-3)
 
 
 def test_multi_token_prediction() -> None:
-    """DS-10: 80-90% acceptance of one further token gives 1.8 to 1.9 tokens per step."""
+    """80-90% acceptance of one further token gives 1.8 to 1.9 tokens per step."""
     assert [f.expected_tokens_per_step(a, 1) for a in (0.8, 0.9)] == pytest.approx([1.8, 1.9])
 
 
