@@ -136,9 +136,7 @@ PER_SEQUENCE = [
     # 23 layers hold 4,096 tokens and 23 all 8,192; the window does not end the context
     pytest.param("google/gemma-2-27b-it", 8192, "bf16", 1, 2_315_255_808, id="github.com/vllm-project/vllm/issues/6220"),
     # eight KV heads
-    pytest.param(
-        "meta-llama/Llama-3.1-405B-Instruct", 128_000, "fp16", 1, 66_060_288_000, id="github.com/huggingface/blog/issues/2345"
-    ),
+    pytest.param("meta-llama/Llama-3.1-405B-Instruct", 128_000, "fp16", 1, 66_060_288_000, id="github.com/huggingface/blog/issues/2345"),
     # q8_0 is 8.5 bits, and 8 bits would be 5,376 MiB
     pytest.param("mistralai/Mistral-Small-Instruct-2409", 49_152, "q8_0", 1, 5712 * MiB, id="github.com/ollama/ollama/issues/6160"),
     pytest.param("mistralai/Mistral-Small-Instruct-2409", 49_152, "int8", 1, 5376 * MiB, id="8 bits"),

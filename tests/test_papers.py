@@ -210,7 +210,9 @@ ELSEWHERE = {
 COMPUTABLE = 162 - 10 - 4
 
 
-@pytest.mark.parametrize(("source", "printed", "tolerance", "ours"), [row[1:] for row in VECTORS], ids=[f"{row[1]}: {row[2]:g}" for row in VECTORS])
+@pytest.mark.parametrize(
+    ("source", "printed", "tolerance", "ours"), [row[1:] for row in VECTORS], ids=[f"{row[1]}: {row[2]:g}" for row in VECTORS]
+)
 def test_a_printed_number(source: str, printed: float, tolerance: float, ours: Callable[[], float]) -> None:
     assert ours() == pytest.approx(printed, rel=tolerance or 1e-12), source
 
