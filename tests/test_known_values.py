@@ -36,6 +36,8 @@ KNOWN = [
     ("forwarded_dispatch_s", (27e-6, 33e-6, 1, 4e6, 200e9, 3e6, 50e9), 120e-6),  # 60, then the longer of 20 and 60
     ("shared_link_bytes_per_s", (20e9, 8, 2), 1.25e9),  # a quarter of the ranks, squared
     ("adapter_params", (16, 4096, 14_336), 294_912),  # 16 x 18,432
+    ("host_part_s", (10e-3, 0.5, 5e-3, 0.2, 48, 50e-6), 27.4e-3),  # the longer of 20 and 25 ms, and 2.4
+    ("host_chunk_s", (0.3, 0.75, 0.5, 0.5), 0.4),  # the quicker of 0.4 and 1
     # engines
     ("visible_bytes", (80e9, 0.5e9, 0.01), 78.7e9),  # 79.2 - 0.5
     ("usable_beside_buffers", (80e9, 0.9, 2e9, 1e9), 69e9),  # 72 - 3

@@ -9,7 +9,7 @@ import pytest
 
 from llmcalc import api
 from llmcalc.cli import main
-from llmcalc.estimate import capacity, layout, offload, verdict, ways
+from llmcalc.estimate import capacity, layout, offload, step, verdict, ways
 from llmcalc.plan import Offload, Workload
 
 MIXTURE = "Qwen/Qwen3-30B-A3B"  # 48 layers of 128 experts, 3 x 2048 x 768 each: 604 M parameters a layer
@@ -79,3 +79,32 @@ def test_an_offload_of_more_than_there_is_is_refused(given: tuple[str, ...], cod
 def test_experts_of_a_model_without_any_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--n-cpu-moe", "4", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "bad-offload"
+
+
+# ikawrakow/ik_llama.cpp#258 and #357 [tokens/s]; the host's bandwidth as the posts give it
+@pytest.mark.parametrize(
+    ("model", "device", "weights", "experts", "host", "ctx", "measured"),
+    [
+        ("Qwen/Qwen3-30B-A3B", "rtx-4080", "iq4_xs", 14, 83.2e9, 8192, 63.75),
+        ("Qwen/Qwen3-235B-A22B", "rtx-3090ti", "iq3_k", 82, 83.2e9, 8192, 8.74),
+        ("deepseek-ai/DeepSeek-V3-0324", "rtx-5090", "iq2_k_r4", 61, 358e9, 8192, 13.49),
+    ],
+)
+def test_experts_on_the_host_cost_what_was_measured(
+    model: str, device: str, weights: str, experts: int, host: float, ctx: int, measured: float
+) -> None:
+    loaded = api.load_model(model)
+    own = Offload(host_expert_layers=experts, host_bytes_per_s=host)
+    plan = api.deploy(loaded, device, weights=weights, engine="llama.cpp", offload=own)
+    timed = step.step(loaded, plan, Workload(ctx, 1), "expected")
+    assert 1 / timed.mid_s == pytest.approx(measured, rel=0.3)
+    assert timed.low_s < 1 / measured < timed.high_s
+
+
+def test_each_part_is_read_over_its_own_memory() -> None:
+    model = api.load_model("Qwen/Qwen3-8B")
+    plan = api.deploy(model, "rtx-4090", offload=Offload(gpu_layers=18, host_bytes_per_s=80e9))
+    half = 18 * 192_946_432 * 2 / 80e9 + 151_936 * 4096 * 2 / 80e9  # half of the layers, and the head
+    assert step.step(model, plan, Workload(1, 1), "napkin").terms["weight_read_s"].value == pytest.approx(
+        half + (18 * 192_946_432 * 2 + 151_936 * 4096 * 2) / 1008e9, rel=0.02
+    )

@@ -13,7 +13,7 @@ from typing import Any
 from llmcalc import formats
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint import Checkpoint, size
-from llmcalc.estimate import collectives, layout, memory, terms
+from llmcalc.estimate import collectives, layout, memory, offload, terms
 from llmcalc.figures import Figure, larger, smaller
 from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
@@ -135,6 +135,9 @@ def count(model: Model, plan: Deployment, desktop: bool = False) -> Counts:
             if not weight.name.endswith(FUSED) and bucket is not head:
                 products += layers * weight.uses
     mixed = memory.mixers(model)
+    where = offload.hosted(model, plan)
+    if where.weight_bytes:
+        _leave(where, plan, dense, kept, head, chosen)
     return Counts(
         dense=dense,
         plain=kept,
@@ -148,6 +151,19 @@ def count(model: Model, plan: Deployment, desktop: bool = False) -> Counts:
         hidden=model.stack.hidden,
         vocab=model.stack.vocab,
     )
+
+
+def _leave(
+    where: offload.Hosted, plan: Deployment, dense: Matrices, kept: Matrices, head: Matrices, chosen: dict[tuple[int, int], list[Any]]
+) -> None:
+    """Take what lies on the host out of what the card reads and multiplies."""
+    stays = 1 - where.layer_share
+    over_bus = where.bus_bytes / plan.ranks / max(1.0, dense.bytes)
+    for bucket, share in ((dense, stays), (kept, stays), (head, float(not where.head))):
+        bucket.bytes, bucket.params = bucket.bytes * share, bucket.params * share
+    dense.bytes *= max(0.0, 1 - over_bus)
+    for found in chosen.values():
+        found[0], found[1] = found[0] * (1 - where.expert_share), found[1] * (1 - where.expert_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +222,7 @@ def step_numbers(model: Model, plan: Deployment, work: Workload, found: Counts) 
         "top_k": min(first.top_k, 0.999 * first.experts) if first else 0,
         "together": larger(1, work.batch / plan.pp) if plan.pp > 1 else work.batch,
         "expert_compute_s": 2 * found.expert_params * plan.dp * local / rate(plan, first.compute) if first else 0.0,
-        "cache_read_s": held.cache_bytes * local / w,
+        "cache_read_s": held.cache_bytes * (1 - offload.hosted(model, plan).cache_share) * local / w,
         "score_s": held.flops * local / plain,
         "states_s": held.state_bytes * local / w,
         "logits_s": local * found.vocab * LOGIT_BYTES / w,

@@ -57,6 +57,10 @@ class Hosted:
     """Weights that the card reads over the bus at every step."""
     cache_share: float
     """Of the layers that keep a cache."""
+    layer_share: float
+    """Of the parameters beside experts, tables and head."""
+    head: bool
+    """Whether the head lies there."""
     crossings: int
     """Times a step goes to the host and back."""
 
@@ -66,7 +70,7 @@ class Hosted:
         return self.dense_bytes + self.expert_bytes + self.bus_bytes
 
 
-NOTHING = Hosted(0.0, 0.0, 0.0, 0.0, 0.0, 0)
+NOTHING = Hosted(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, 0)
 
 
 def hosted(model: Model, plan: Deployment) -> Hosted:
@@ -83,8 +87,9 @@ def hosted(model: Model, plan: Deployment) -> Hosted:
     body = memory.weight_bytes(
         model, plan.weights, "layer_bytes", lambda w: not routed(w) and w.part not in ("embedding", "positions", "head")
     )
-    held = body.value * sum(dense[:away]) / max(1, sum(dense))
-    if own.gpu_layers is not None and own.gpu_layers <= len(layers):
+    part = sum(dense[:away]) / max(1, sum(dense))
+    held, head = body.value * part, own.gpu_layers is not None and own.gpu_layers <= len(layers)
+    if head:
         held += memory.weight_bytes(model, plan.weights, "head_bytes", lambda w: w.part == "head").value
     share = sum(experts[:experts_away]) / max(1, sum(experts))
     routed_bytes = memory.weight_bytes(model, plan.weights, "expert_bytes", routed).value if share else 0.0
@@ -95,6 +100,8 @@ def hosted(model: Model, plan: Deployment) -> Hosted:
         expert_share=share,
         bus_bytes=own.host_bytes * plan.ranks,
         cache_share=sum(caching[:away]) / max(1, sum(caching)),
+        layer_share=part,
+        head=head,
         crossings=bool(away) + sum(count > 0 for count in experts[away:experts_away]),
     )
 

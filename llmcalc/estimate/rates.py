@@ -16,7 +16,7 @@ from typing import Any
 from llmcalc import links
 from llmcalc.architecture import Model
 from llmcalc.engines import Engine
-from llmcalc.estimate import layout
+from llmcalc.estimate import layout, offload
 from llmcalc.estimate.counts import Counts
 from llmcalc.figures import Figure
 from llmcalc.hardware import Device
@@ -58,6 +58,14 @@ class Band:
     words: str
     unmeasured: str = ""
     """What the own class lacks, where a wider one's range stands for it."""
+
+
+_HOSTED = "rows with weights in host memory: five models, four machines, ik_llama.cpp and ktransformers; 80% lay within"
+HOSTED = {
+    "step": Band(0.75, 1.3, 55, 5, f"55 {_HOSTED} ×0.75–1.30"),
+    "prompt": Band(0.55, 1.8, 53, 5, f"53 {_HOSTED} ×0.55–1.80"),
+}
+"""Of what lies partly on the host (ikawrakow/ik_llama.cpp#258 and #357, kvcache-ai/ktransformers@95009ea): machines differ most."""
 
 
 @cache
@@ -244,6 +252,8 @@ def most(name: str) -> float:
 
 def band(of_what: str, model: Model, plan: Deployment, bands: dict[str, Any] | None = None) -> Band:
     """The band of the class; of a class with too few rows the wider one of its kind of engine. `bands`: others than the bundled ones."""
+    if plan.offload is not None and offload.hosted(model, plan).weight_bytes:
+        return HOSTED["prompt" if of_what == "prompt" else "step"]
     of_kind, sort = kind(plan), "mixtures" if mixture(model) else "dense models"
     chosen = class_of(plan)
     bands = bands or table()["bands"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError, printable
-from llmcalc.estimate import counts, layout, memory, rates, terms
+from llmcalc.estimate import counts, hosting, layout, memory, rates, terms
 from llmcalc.estimate.counts import Counts
 from llmcalc.figures import Figure, Formula, larger, total
 from llmcalc.formulas import expected as f
@@ -191,7 +191,7 @@ def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, 
 def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure], burst: bool) -> Timed:
     """The step in an engine; with others' prompts, where their shape is given."""
     found, given = _counted(model, plan)
-    mid = _engine_step(model, plan, work, found, given)
+    mid = _with_host(_engine_step(model, plan, work, found, given), hosting.step_time(model, plan, work.batch, work.ctx))
     if work.output and work.prompt and rates.kind(plan) == "serving":
         sequences = work.batch / plan.dp if plan.dp > 1 else work.batch
         busy = reading(model, plan, work.prompt, work.cached)
@@ -212,6 +212,11 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
         unmeasured = many.unmeasured
         words = many.words + ("" if shaped(plan, work) else ", others' prompts between the steps included: their shape is not given")
     return Timed(mid, mid.value * low, mid.value * high, words + rates.nearby(model, plan), parts, unmeasured)
+
+
+def _with_host(on_card: Figure, on_host: Figure | None) -> Figure:
+    """A step or a reading, and what the host does of it meanwhile waiting."""
+    return on_card if on_host is None or on_card.value is None else total(on_card.name, "s", (on_card, on_host))
 
 
 def _counted(model: Model, plan: Deployment) -> tuple[Counts, dict[str, Figure]]:
@@ -266,6 +271,7 @@ def reading(model: Model, plan: Deployment, prompt: int, cached: int = 0, parts:
         head_read_s=n["head_read_s"],
         plain_share=given["plain_share"],
     )
+    busy = _with_host(busy, hosting.prompt_time(model, plan, prompt - cached))
     if plan.pp == 1:
         return busy
     # One stage after another as if they were one device: with several chunks the stages work at once.

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import adapters, layout, memory, talk
+from llmcalc.estimate import adapters, hosting, layout, memory, talk
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
@@ -141,11 +141,21 @@ def _napkin(model: Model, plan: Deployment, work: Workload, batch: Figure, w: Fi
         ranks = Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT)
         routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
         read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), routed))
+    read = _from_host(model, plan, read, work)
     if p.value is None:
         math = Figure("compute_s", None, "s", p.origin)
     else:
         math = time.compute_s.of(params=step_params(model), batch=batch, flops_per_s=p, devices=tp)
     return {"weight_read_bytes": read_bytes(plan, dense, experts), "weight_read_s": read, "compute_s": math}
+
+
+def _from_host(model: Model, plan: Deployment, read: Figure, work: Workload) -> Figure:
+    """The textbook's read of weights of which a part lies on the host: each part over its own memory's bandwidth."""
+    share = hosting.read_share(model, plan, together(plan, work))
+    if share is None:
+        return read
+    here = Figure("card_read_s", read.value * (1 - share.value), "s", "what stays on the card", None, (read, share))
+    return total("weight_read_s", "s", (here, hosting.nominal_time(model, plan, together(plan, work))))
 
 
 def read_bytes(plan: Deployment, dense: Figure, experts: Figure | None) -> Figure:
