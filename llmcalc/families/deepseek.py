@@ -312,7 +312,7 @@ def glm5_next(c: Config) -> Stack:
         plain = mla.build(hidden, d, bias=bias, index=index._replace(own=full), extra=pooling if full else ())
         made[full] = replace(plain, entries=(plain.entries[0], *(entry._replace(ratio=pool) for entry in plain.entries[1:])))
     for kind in types:
-        if kind not in ("linear_attention", "indexed_attention", "full_attention"):
+        if kind not in ("linear_attention", "indexed_attention", "full_attention", "deepseek_sparse_attention"):
             raise c.fail("layer_types", kind, "linear_attention or indexed_attention")
     mlps, mixture = blocks(c, sparse_layers(c, first=3))
     streams = c.count("hc_mult")
