@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gzip
 import io
 import json
 import math
+import os
 import re
 import shlex
+import shutil
 import struct
 import sys
 import time
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hub_server import FakeHub, Trouble
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -44,7 +48,7 @@ from llmcalc.sources.files import gguf_source, on_disk
 resource = pytest.importorskip("resource", reason="measures memory")
 ROOT = Path(__file__).resolve().parent.parent
 MOST_CPU_S = 1.0
-SLOW = {"command lines": 60.0}  # some search or simulate; chunks of one token take longest
+SLOW = {"command lines": 60.0, "machines": 5.0, "hub answers": 5.0}  # some search or simulate; chunks of one token take longest
 MOST_GROWTH_KIB = 256 * 1024
 
 
@@ -687,6 +691,227 @@ def line_check(args: list[str]) -> None:
         json.loads(out.getvalue(), parse_constant=pytest.fail)
 
 
+# ---- numbers with separators -----------------------------------------------------------------------------------------
+
+numerals = st.from_regex(r"[0-9][0-9,._]{0,12}", fullmatch=True, alphabet="0123456789,._")
+
+
+def separator_check(text: str) -> None:
+    """A number that is accepted is what its digits say with thousands in their place; the oracle is written without units.py."""
+    whole, point, rest = text.replace("_", "").partition(".")
+    groups = whole.split(",")
+    placed = len(groups) == 1 or (whole[0] != "0" and len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:]))
+    for read in (
+        lambda: units.quantity(text, "usd"),
+        lambda: units.quantity(f"{text} GB", "bytes") / 1e9,
+        lambda: parse.positive(text, "pue"),
+    ):
+        found = settle(read)
+        if not isinstance(found, LlmcalcError):
+            assert placed and "," not in rest and found == pytest.approx(float("".join(groups) + (f".{rest}" if rest else "")), rel=1e-12)
+    found = settle(lambda: parse.whole_number(text, "batch"))
+    if not isinstance(found, LlmcalcError):
+        assert placed and not point and found == int("".join(groups))
+
+
+# ---- what a Hub may answer -------------------------------------------------------------------------------------------
+
+HASHES = [
+    "0123456789abcdef0123456789abcdef01234567",
+    "a" * 64,
+    "../../../out",
+    "/tmp/llmcalc-out",
+    "",
+    "main",
+    "x" * 300,
+    "..",
+    "a/b",
+    "C:\\x",
+    "%2e%2e",
+    "0" * 40,
+]
+BODIES = [
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b'{"model_type": "llama"}',
+    b"<html>",
+    b"\xff\xfe",
+    b"{" * 5000,
+    b" " * 70_000,
+    gzip.compress(b" " * 10**7),
+    gzip.compress(b"{}")[:9],
+]
+CODINGS = [None, "gzip", "deflate", "br", "identity", "gzip, gzip", "x" * 99]
+
+
+@st.composite
+def hub_answers(draw: Callable[[SearchStrategy[Any]], Any]) -> tuple[dict[str, str], bytes, bool]:
+    config = json.dumps(draw(st.sampled_from(configs()))).encode()
+    headers = {"ETag": f'"{draw(st.sampled_from(HASHES))}"', "X-Repo-Commit": draw(st.sampled_from(HASHES))}
+    coding = draw(st.sampled_from(CODINGS))
+    if draw(st.booleans()):
+        headers = {"ETag": f'"{HASHES[0]}"', "X-Repo-Commit": HASHES[0]}
+    if draw(st.booleans()):
+        headers["X-Linked-Size"] = str(draw(st.sampled_from([0, 1, 100, 2**40])))
+    return headers | ({"Content-Encoding": coding} if coding else {}), draw(st.sampled_from([*BODIES, config, config])), draw(st.booleans())
+
+
+@cache
+def evil() -> FakeHub:
+    return FakeHub()
+
+
+def hub_check(case: tuple[dict[str, str], bytes, bool]) -> None:
+    """A model or an error, and nothing in the cache that is not a hash, a commit or a name of ours; no path of the server's choice."""
+    headers, body, refresh = case
+    evil().trouble["org/evil"] = Trouble(200, headers, body)
+    constants, home = hub_client().constants, SCRATCH / "hub-home"
+    kept = constants.ENDPOINT, constants.HF_HUB_OFFLINE, constants.HF_HUB_CACHE
+    constants.ENDPOINT, constants.HF_HUB_OFFLINE, constants.HF_HUB_CACHE = evil().url, False, str(home)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                hub_client(), "hf_hub_url", lambda repo, name, revision=None: f"{evil().url}/{repo}/resolve/{revision or 'main'}/{name}"
+            )
+            settle(lambda: sources.find("org/evil", refresh=refresh))
+    finally:
+        constants.ENDPOINT, constants.HF_HUB_OFFLINE, constants.HF_HUB_CACHE = kept
+    for path in home.rglob("*"):
+        if path.is_file():
+            plain = path.name in ("config.json", "hf_quant_config.json", "main") or re.fullmatch(r"[0-9a-f]{16,128}", path.name)
+            assert plain and path.stat().st_size < 2**20, path
+    assert not Path("/tmp/llmcalc-out").exists() and not (SCRATCH / "out").exists()
+
+
+# ---- the machine around it -------------------------------------------------------------------------------------------
+
+VARIABLES = {
+    "COLUMNS": ["", "0", "-1", "1", "9", "80", "1001", "99999", "1000000000", "9" * 400, "x", "٣", "8e1", " 80"],
+    "TERM": ["", "dumb", "unknown", "xterm", "\x1b[31m"],
+    "NO_COLOR": ["", "1"],
+    "SOURCE_DATE_EPOCH": ["", "0", "-1", "9" * 11, "x", "1e9"],
+    "XDG_CONFIG_HOME": ["", "relative", "/dev/null", "/nonexistent", "/proc/1"],
+    "XDG_CACHE_HOME": ["", "/dev/full", "/nonexistent"],
+    "HF_HOME": ["", "/dev/null", "/nonexistent"],
+    "HOME": ["", "/nonexistent", "~"],
+    "LANG": ["C", "tr_TR.UTF-8", "x"],
+}
+QUICK = [line for line in LINES if line.split()[0] in ("kv", "weights", "fit", "decode", "cost", "hardware", "models", "quant")]
+
+
+@st.composite
+def machines(draw: Callable[[SearchStrategy[Any]], Any]) -> tuple[dict[str, str], list[str]]:
+    names = draw(st.sets(st.sampled_from(sorted(VARIABLES)), max_size=4))
+    return {name: draw(st.sampled_from(VARIABLES[name])) for name in sorted(names)}, shlex.split(draw(st.sampled_from(QUICK)))
+
+
+def machine_check(case: tuple[dict[str, str], list[str]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in case[0].items():
+            patch.setenv(name, value)
+        line_check(case[1])
+
+
+# ---- files that are written ------------------------------------------------------------------------------------------
+
+
+@st.composite
+def targets(draw: Callable[[SearchStrategy[Any]], Any]) -> tuple[str, str, int, str]:
+    kind = draw(st.sampled_from(["absent", "file", "link", "dangling", "twin", "folder", "loop", "below a file", "long", "odd"]))
+    return (
+        kind,
+        draw(st.sampled_from([".json", ".csv", ".md", ".html", ".txt", ".svg"])),
+        draw(st.sampled_from([0o600, 0o640, 0o444, 0o666, 0o755])),
+        draw(short),
+    )
+
+
+def target_check(case: tuple[str, str, int, str]) -> None:
+    """Whole or untouched, of the same mode, with nothing left beside it."""
+    kind, ending, mode, word = case
+    folder = SCRATCH / "written"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    path, there = folder / f"out{ending}", folder / "there"
+    there.write_text("before")
+    there.chmod(mode)
+    if kind == "file":
+        path.write_text("before")
+        path.chmod(mode)
+    elif kind in ("link", "dangling", "loop"):
+        path.symlink_to({"link": there, "dangling": folder / "nowhere", "loop": path}[kind])
+    elif kind == "twin":
+        os.link(there, path)
+    elif kind == "folder":
+        path.mkdir()
+    text = {"below a file": f"{there}/x{ending}", "long": str(folder / ("x" * 300 + ending)), "odd": f"{folder}/{word}{ending}"}.get(
+        kind, str(path)
+    )
+    names, were = {each.name for each in folder.iterdir()}, [each for each in (there, path) if each.is_file()]
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+        code = main(["kv", "-m", "Qwen/Qwen3-0.6B", "-c", "1k", "-o", text])
+    assert code in (0, 1, 2) and "failed inside" not in told.getvalue(), (case, told.getvalue())
+    new = {each.name for each in folder.iterdir()} - names if folder.exists() else set()
+    assert len(new) <= (code == 0) and not [name for name in new if name.startswith("tmp")], (case, new)
+    for each in were:
+        assert each.stat().st_mode & 0o777 == mode, case
+        assert each.read_text() == "before" or (code == 0 and len(each.read_text()) > 50), case
+
+
+# ---- the user's folder -----------------------------------------------------------------------------------------------
+
+
+def folder_check(content: bytes) -> None:
+    """Whatever lies there, the bundled devices are listed, and the file is theirs, left out, or a device."""
+    folder = SCRATCH / "config" / "llmcalc" / "hardware"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mine.yaml").write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(SCRATCH / "config"))
+        found, skipped = hardware.everything()
+    assert len(found) + len(skipped) == len(hardware.ids()) + 1 and len(found) >= 140
+    assert all(printable(text, 10**4).isprintable() for text in skipped)
+
+
+# ---- lists of patterns -----------------------------------------------------------------------------------------------
+
+pieces = st.sampled_from(
+    [
+        ".*",
+        ".?",
+        "(a|b)*",
+        "(.+)+",
+        "[^x]*",
+        "\\d+",
+        "layers",
+        r"\\.",
+        "$",
+        "^",
+        "(?i)",
+        "(?=x)",
+        "x{0,99}",
+        "mlp",
+        "(",
+        ")",
+        "|",
+        "\\1",
+        "\0",
+        "é",
+    ]
+)
+
+
+def pattern_check(parts: list[list[str]]) -> None:
+    """A list of modules to leave alone is matched or refused, soon."""
+    names = ["re:" + "".join(part) for part in parts]
+    block = {"quant_method": "compressed-tensors", "ignore": names, "format": "float-quantized"}
+    block |= {"config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}}
+    settle(lambda: checkpoint.read(replace(qwen(), quantization=block), formats.FORMATS["bf16"]))
+
+
 CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]], int]] = {
     "configs": (config_check, lambda: changed(configs(), tuple(sorted(SHAPING))), 50),
     "config files": (file_check, lambda: edited(config_texts(), [*CSV_WORDS, b'"model_type": ', b"NaN", b"Infinity", b"\\ud800", b"null", b"1" + b"0" * 400]), 50),
@@ -703,6 +928,12 @@ CHECKS: dict[str, tuple[Callable[[Any], None], Callable[[], SearchStrategy[Any]]
     "devices": (device_check, lambda: device_words, 50),
     "references": (reference_check, lambda: reference_words, 50),
     "answers": (answer_check, lambda: answer_words, 50),
+    "separators": (separator_check, lambda: numerals, 80),
+    "hub answers": (hub_check, hub_answers, 25),
+    "machines": (machine_check, machines, 15),
+    "targets": (target_check, targets, 25),
+    "user's folder": (folder_check, lambda: edited(profiles(), YAML_WORDS), 10),
+    "patterns": (pattern_check, lambda: st.lists(st.lists(pieces, min_size=1, max_size=30), min_size=1, max_size=4), 20),
     "quiz state": (state_check, lambda: changed(STATE), 40),
     "command lines": (line_check, command_lines, 15),
 }  # fmt: skip
