@@ -67,6 +67,7 @@ def read(
     if not bare:
         _something_said(outer, text)
     dtype = _dtype(outer, text)
+    quantization = _quantization(raw, text.raw, quant)
     return Model(
         id=id,
         source=source,
@@ -78,8 +79,8 @@ def read(
         towers=tower,
         max_context=stack.max_context or (None if params else context_length(outer)),
         native_context=_native_context(text, stack),
-        quantization=_quantization(raw, text.raw, quant),
-        notes=(*notes, *stack.notes, *tower_notes, *_assumed(outer, text)),
+        quantization=quantization,
+        notes=(*notes, *stack.notes, *tower_notes, *_assumed(outer, text), *_unsaid(id, quantization)),
         facts=facts or {},
         images=sight,
     )
@@ -134,6 +135,18 @@ def _something_said(outer: Config, text: Config) -> None:
             f"this {printable(text.model_type)} config names no layers, width, heads or vocabulary: it could be any model of that type",
             "give the whole config.json",
         )
+
+
+_QUANTISED = re.compile(
+    r"(?<![a-z])(nvfp4|mxfp4|mxfp8|fp8|fp4|awq|gptq|int4|int8|w4a16|w8a8|w8a16|nf4|bnb|[2-8]-?bit)(?![a-z])", re.IGNORECASE
+)
+
+
+def _unsaid(id: str, quantization: Any) -> tuple[str, ...]:
+    """A remark where the name speaks of a quantisation and the config does not."""
+    parts = [part for part in re.split(r"[/\\]", id) if part and not part.endswith(".json")]
+    named = _QUANTISED.search(parts[-1]) if parts and not quantization else None
+    return (f"the name says {named[0]}, and the config has no quantization block: weights are counted in its dtype",) if named else ()
 
 
 def _assumed(outer: Config, text: Config) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = data.bundled("models")
 IDS = sources.bundled_ids()
 # What a reader may say about a model that is not a fault of its file.
-NOTES = ("not counted: ", "Qwen3Model: no head", "not in the file, but ", "cross-attention", "no image counted: ")
+NOTES = ("not counted: ", "the name says ", "Qwen3Model: no head", "not in the file, but ", "cross-attention", "no image counted: ")
 
 
 def read(id: str) -> Model:

@@ -188,3 +188,16 @@ def test_files_of_an_unknown_architecture(tmp_path: Path, capsys: pytest.Capture
     results = found["results"]
     assert (results["file_tensor_bytes"], results["file_params"], results["file_bytes_by_dtype"]) == (76, 35, {"BF16": 64, "F32": 12})
     assert main(["weights", "-m", str(tmp_path), "--json"]) == 1
+
+
+def test_a_name_that_speaks_of_a_quantisation(tmp_path: Path) -> None:
+    """A folder as Mistral ships it, by the name of a quantisation that its file does not have."""
+    folder = tmp_path / "Devstral-NVFP4"
+    folder.mkdir()
+    (folder / "params.json").write_text(
+        json.dumps({"dim": 64, "n_layers": 2, "head_dim": 16, "hidden_dim": 128, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 100})
+    )
+    found = sources.find(str(folder))
+    notes = model.read(found.config, id=found.id).notes
+    assert notes == ("the name says NVFP4, and the config has no quantization block: weights are counted in its dtype",)
+    assert not model.read(found.config, id="org/Devstral-27B").notes

@@ -12,7 +12,7 @@ from llmcalc.files import Blob, Files
 from llmcalc.sources.bundled import base_model
 from llmcalc.sources.content import config_of, json_object, quant_beside, read_bytes
 from llmcalc.sources.references import hub_address
-from llmcalc.sources.source import CONFIG, Source
+from llmcalc.sources.source import CONFIG, PARAMS, Source
 
 
 def gguf_source(id: str, kind: str, revision: str | None, files: Files) -> Source:
@@ -111,6 +111,9 @@ def from_path(typed: str) -> Source:
             alone = _only_gguf(path)
             if alone:
                 return _gguf_from_path(typed, path / alone)
+            if (path / PARAMS).is_file():  # the makers' own format, beside consolidated weights
+                config, facts = config_of(read_bytes(path / PARAMS), printable(str(path / PARAMS)))
+                return Source(typed, "file", None, config, None, (), facts)
             raise SourceError("no-config", f"{printable(typed)} has no {CONFIG}", f"give a folder that holds a {CONFIG}")
         path = path / CONFIG
     config, facts = config_of(read_bytes(path), printable(str(path)))

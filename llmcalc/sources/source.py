@@ -14,6 +14,7 @@ CONFIG = "config.json"
 
 
 QUANT = "hf_quant_config.json"
+PARAMS = "params.json"
 
 
 FACTS = "_llmcalc"
