@@ -83,7 +83,7 @@ def deploy(
         ep = _dealt(model, max(1, tp), dp, ep)
     plan = Deployment(
         device=hardware.joined(hardware.load(name), link, network),
-        weights=memory.weight_format(model, weights)[0],
+        weights=memory.weight_format(model, weights, row)[0],
         kv=memory.kv_format(model, kv_dtype)[0],
         tp=max(1, tp),
         pp=pp,

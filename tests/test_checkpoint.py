@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmcalc import checkpoint, formats, model, sources
+from llmcalc import checkpoint, engines, formats, load_model, model, sources
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint.schemes import FLOAT8
 from llmcalc.errors import ConfigError
@@ -319,3 +319,35 @@ def test_gpt2_without_a_dtype_is_fp32() -> None:
     # 124,439,808 parameters in the published file, four bytes each.
     raw = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
     assert size(model.read(raw)) == 124_439_808 * 4
+
+
+# ---- named formats are files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt", "gib"),
+    [
+        # "Model loading took ..." of such files: vllm-project/vllm issues 10360, 13882, 11230, pull 12569; Qwen3.8-27B-FP8's 28.3.
+        ("Qwen/Qwen2.5-32B-Instruct", "awq", 18.0),
+        ("Qwen/Qwen2.5-7B-Instruct", "awq", 5.19),
+        ("Qwen/Qwen2.5-72B-Instruct", "gptq", 38.53),
+        ("meta-llama/Llama-3.3-70B-Instruct", "fp8", 67.7),
+        ("meta-llama/Llama-3.1-70B-Instruct", "w8a8", 67.72),
+        ("Qwen/Qwen3.5-27B", "fp8", 28.3),
+        ("zai-org/GLM-4.7", "nvfp4", 4 * 47.11),
+    ],
+)
+def test_a_named_format_keeps_what_its_files_keep(name: str, fmt: str, gib: float) -> None:
+    found = load_model(name, offline=True)
+    made, _ = memory.weight_format(found, fmt, engines.find("vllm"))
+    assert memory.weight_bytes(found, made, "weight_bytes", lambda _: True, towers=True).value / 2**30 == pytest.approx(gib, rel=0.01)
+
+
+def test_the_textbooks_names_mean_every_parameter() -> None:
+    """int8, int4 and fp8 of the notes; what is named for a recipe is one everywhere; a desktop engine's files are its own."""
+    found = load_model("meta-llama/Meta-Llama-3-8B", offline=True)
+    for fmt, bits in (("int8", 8), ("fp8", 8), ("int4", 4.125)):
+        assert memory.weight_format(found, fmt, engines.find("napkin"))[0].bits == bits
+        assert memory.weight_format(found, fmt, engines.find("sglang"))[0].bits > bits * 1.1
+    assert memory.weight_format(found, "awq")[0].bits > 5
+    assert memory.weight_format(found, "mxfp4", engines.find("llama.cpp"))[0].bits == 4.25

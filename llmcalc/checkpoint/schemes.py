@@ -56,6 +56,8 @@ class Checkpoint(Format):
     language: tuple[tuple[Kept, ...], ...] = ()
     towers: tuple[tuple[Kept, ...], ...] = ()
     mtp: tuple[tuple[Kept, ...], ...] = ()
+    recipe: bool = False
+    """As its tools would write it; else as it ships."""
     buffers: tuple[tuple[str, int, int], ...] = ()  # (name, elements, bytes each): in the file, and no parameters
 
     def of(self, index: int) -> Format:

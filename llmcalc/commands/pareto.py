@@ -367,7 +367,7 @@ def _named(
     ranks = parse.whole_number(settings.get("tp", str(count)), "tp", most=8192)
     one = search.candidate(hardware.load(name), (ranks,), True, price)
     s.check_ranks(space.model, (one,))
-    weights = s.weight_formats(space.model, settings["weights"]) if "weights" in settings else space.weights[:1]
+    weights = s.weight_formats(space.model, settings["weights"], space.engine) if "weights" in settings else space.weights[:1]
     kv = settings.get("kv", settings.get("kv_dtype"))
     kvs = space.kvs[:1] if kv is None else s.kv_formats(space.model, kv)
     batch = parse.whole_number(settings.get("batch", settings.get("b", "1")), "batch")

@@ -12,8 +12,7 @@ from llmcalc.errors import UsageError
 from llmcalc.estimate import memory
 from llmcalc.estimate import quant as estimator
 from llmcalc.formats import Format
-from llmcalc.hardware import Device
-from llmcalc.plan import Workload
+from llmcalc.plan import Deployment, Workload
 from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
@@ -46,7 +45,7 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Deciding, mo
     plain = memory.compute_format(found)[0].name
     layout = o.Layout(weights=plain, kv_dtype=plain, tp=place.tp, pp=place.pp, ep=place.ep)
     plan = c.laid_out(found, place.hardware, layout, run, money)
-    chosen, caches = _weights(found, plan.device, place.weights), _caches(found, place.kv_dtype)
+    chosen, caches = _weights(found, plan, place.weights), _caches(found, place.kv_dtype)
     estimate = estimator.quant(found, plan, Workload(tokens, sequences), chosen, caches, method)
     r = estimate.results
     report = Report(
@@ -93,10 +92,10 @@ def _words(text: str, name: str) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def _weights(model: Model, device: Device, text: str | None) -> list[Format]:
+def _weights(model: Model, plan: Deployment, text: str | None) -> list[Format]:
     if text is None:
-        return estimator.default_weights(model, device)
-    return [memory.weight_format(model, word)[0] for word in _words(text, "weights")]
+        return estimator.default_weights(model, plan.device, plan.engine)
+    return [memory.weight_format(model, word, plan.engine)[0] for word in _words(text, "weights")]
 
 
 def _caches(model: Model, text: str | None) -> list[Format]:

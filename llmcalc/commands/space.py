@@ -13,6 +13,7 @@ from llmcalc import engines, units
 from llmcalc.architecture import Model
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
+from llmcalc.engines import Engine
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import memory
 from llmcalc.formats import Format
@@ -152,10 +153,10 @@ def check_ranks(model: Model, chosen: tuple[Candidate, ...]) -> None:
 # ---- formats --------------------------------------------------------------------------------------------------------
 
 
-def weight_formats(model: Model, text: str) -> tuple[Format, ...]:
+def weight_formats(model: Model, text: str, engine: Engine) -> tuple[Format, ...]:
     """The weight formats of a list, each once."""
     named = SERVED if text.strip().lower() == "all" else listed(text, "weights")
-    return tuple({each.name: each for each in (memory.weight_format(model, name)[0] for name in named)}.values())
+    return tuple({each.name: each for each in (memory.weight_format(model, name, engine)[0] for name in named)}.values())
 
 
 def kv_formats(model: Model, text: str) -> tuple[Format, ...]:
@@ -176,15 +177,16 @@ def space(
     """The space that the options describe."""
     from llmcalc.search import Space
 
+    engine = engines.find(run.engine)
     return Space(
         model,
         chosen,
-        weight_formats(model, racks.weights),
+        weight_formats(model, racks.weights, engine),
         kv_formats(model, racks.kv_dtype),
         ctx,
         ctx if prompt is None else prompt,
         method,
-        engines.find(run.engine),
+        engine,
         run.reserve,
         run.memory_utilization,
     )

@@ -9,6 +9,7 @@ from llmcalc import checkpoint, formats
 from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Attention, Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
+from llmcalc.engines import Engine
 from llmcalc.errors import ConfigError, UsageError, printable
 from llmcalc.estimate import Answered
 from llmcalc.figures import Figure, total
@@ -315,13 +316,21 @@ def multiplied_params(model: Model) -> int:
     return active_params(model) + again
 
 
-def weight_format(model: Model, name: str) -> tuple[Format, str]:
-    """The format of that name and where it comes from. Errors (ConfigError): unknown-quantization, bad-quantization."""
+def weight_format(model: Model, name: str, engine: Engine | None = None) -> tuple[Format, str]:
+    """The format of that name and where it comes from.
+
+    Of a server's engine, the file that its tools would write; without an engine fp8, int8 and int4 mean every parameter, as the
+    textbook's do, and under a desktop engine every name does. Errors (ConfigError): unknown-quantization, bad-quantization.
+    """
+    plain, assumed = compute_format(model)
     if name.lower() != "auto":
         named = formats.find(name)
+        alike = engine.kind == "desktop" if engine and engine.kind else named.name in checkpoint.PLAIN
+        recipe = None if alike else checkpoint.made(model, named, plain)
+        if recipe is not None:
+            return recipe, f"asked for, as its files are made: {recipe.note}; the rest in {plain.name}"
         mix = f"; {named.note}" if named.note.startswith("GGUF mix") else ""
         return named, f"asked for; it applies to every parameter{mix}"
-    plain, assumed = compute_format(model)
     shipped = checkpoint.read(model, plain)
     if shipped is None:
         return plain, assumed or f"the checkpoint's dtype ({model.dtype})"

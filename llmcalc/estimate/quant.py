@@ -9,6 +9,7 @@ from llmcalc import formats
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.checkpoint import Checkpoint
+from llmcalc.engines import Engine
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, capacity, cost, layout, memory, step, terms
 from llmcalc.figures import Figure
@@ -75,7 +76,7 @@ class Quant(Answer):
         return f"8-bit weights save {seconds(self.saved_by_weights_s)} of {step}, an 8-bit cache {seconds(self.saved_by_kv_s)}"
 
 
-def default_weights(model: Model, device: Device) -> list[Format]:
+def default_weights(model: Model, device: Device, engine: Engine | None = None) -> list[Format]:
     """As it ships, 16, 8 and 4 bits, and what the device is usually given beyond that."""
     shipped, plain = memory.weight_format(model, "auto")[0], memory.compute_format(model)[0]
     names = [
@@ -86,7 +87,7 @@ def default_weights(model: Model, device: Device) -> list[Format]:
         *(["q4_k_m"] if device.device_class in LOCAL else []),
     ]
     found: dict[str, Format] = {shipped.name: shipped} if model.quantization else {}
-    for fmt in (plain, *(formats.FORMATS[name] for name in names)):
+    for fmt in (plain, *(memory.weight_format(model, name, engine)[0] for name in names)):
         found.setdefault(fmt.name, fmt)  # the checkpoint's own format stands for its name
     return list(found.values())
 
@@ -139,7 +140,11 @@ def quant(
     if results.most_tokens_per_s is None:
         warnings.append("most_tokens_per_s: no sequence fits, or the memory is not known")
     said = [
-        *(f"{w.name} is the checkpoint as it ships: {w.note}" for w in weights if isinstance(w, Checkpoint)),
+        *(
+            f"{w.name} is {'what its files are made of' if w.recipe else 'the checkpoint as it ships'}: {w.note}"
+            for w in weights
+            if isinstance(w, Checkpoint)
+        ),
         "a named format holds every parameter; real checkpoints keep embeddings, head and norms at 16 bits",
         f"{plain.name} weights and cache at the same batch as what a row is faster than",
         *((price_text,) if hour is not None else ()),

@@ -12,7 +12,11 @@ from typing import Any, Literal, NamedTuple
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
+<<<<<<< HEAD
 from llmcalc.estimate import adapters, hosting, layout, memory, talk
+=======
+from llmcalc.estimate import adapters, files, layout, memory, talk
+>>>>>>> 812642a (Named formats are files: what such checkpoints keep in 16 bits is kept)
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
@@ -459,8 +463,7 @@ def prompt_bound(found: dict[str, Figure]) -> Bound:
 
 def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
     """The layout and formats in words."""
-    shipped = " as the checkpoint ships" if isinstance(plan.weights, Checkpoint) else ""
-    said = [f"weights in {plan.weights.name}{shipped}, KV in {plan.kv.name}"]
+    said = [f"{files.words(model, plan.weights)}, KV in {plan.kv.name}"]
     key, native = compute_key(plan.device, plan.weights)
     if key and not native:
         how = "dequantised" if plan.weights.bits < 16 else f"{plan.weights.name} has no rate of its own"

@@ -9,7 +9,7 @@ from llmcalc import engines
 from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, charged, layout, memory, offload, overheads, start, ways, words
+from llmcalc.estimate import Answered, capacity, charged, files, layout, memory, offload, overheads, start, ways, words
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Deployment, Workload
@@ -161,7 +161,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
         results=results,
         figures={"max_batch_exact": found["max_batch_exact"]},
         rows=(*rows(plan, work, value, beside), *others),
-        assumptions=(capacity.memory_words(plan),),
+        assumptions=(files.words(model, plan.weights), capacity.memory_words(plan)),
         warnings=tuple(warnings),
     )
 
