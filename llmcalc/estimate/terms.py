@@ -12,11 +12,7 @@ from typing import Any, Literal, NamedTuple
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-<<<<<<< HEAD
-from llmcalc.estimate import adapters, hosting, layout, memory, talk
-=======
-from llmcalc.estimate import adapters, files, layout, memory, talk
->>>>>>> 812642a (Named formats are files: what such checkpoints keep in 16 bits is kept)
+from llmcalc.estimate import adapters, files, hosting, layout, memory, talk
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
