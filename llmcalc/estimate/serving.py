@@ -194,12 +194,23 @@ class Likely(Rates):
     """What an engine is expected to take.
 
     `steps_s`: a decode step of n sequences (index n, straight beyond). `reading_s`: reading so many prompt tokens in a step of their
-    own, attention apart. `beside`: the share of it that they add to a step which decodes.
+    own, attention apart. `prefix_s`: reading the cache of what comes before them. `beside`: the share of it all that they add to a
+    step which decodes.
     """
 
     steps_s: list[float]
     reading_s: Piecewise
+    prefix_s: Piecewise
     beside: float
+
+    def attended_s(self, start: int, end: int) -> float:
+        """Attention of the prompt tokens from `start` to `end`, and reading what is before them. [s]"""
+        return self.attention_s(end) - self.attention_s(start) + (self.prefix_s(start) if start else 0.0)
+
+    def attended_chunks_s(self, start: int, chunk: int, count: int) -> float:
+        """The sum over chunks; what comes before them grows in a straight line. [s]"""
+        before = [self.prefix_s(at) if (at := start + number * chunk) else 0.0 for number in (0, count - 1)]
+        return self.attention_s(start + count * chunk) - self.attention_s(start) + count * sum(before) / 2
 
     def fixed_s(self, n: int) -> float:
         """A decode step of n sequences without their caches. [s]"""
@@ -302,8 +313,12 @@ def _likely(model: Model, at: Deployment, edges: list[int], held_bytes: Piecewis
     def reading(tokens: int, start: int) -> float:
         return float(step.reading(model, at, start + tokens, start).value)
 
-    # The attention of a token behind `start` others, which is straight between edges; what one token costs alone is in `reading_s`.
-    density = Piecewise(lambda start: (reading(1, int(start)) - reading(1, 0)) if start else 0.0, edges)
+    # Behind `start` others a token attends to them, and the step reads their cache once: both straight between edges.
+    def behind(tokens: int, start: float) -> float:
+        return reading(tokens, int(start)) - reading(tokens, 0) if start else 0.0
+
+    density = Piecewise(lambda start: (behind(SAMPLED + 1, start) - behind(1, start)) / SAMPLED, edges)
+    prefix = Piecewise(lambda start: behind(1, start) - density(start), edges)
     whole = [0.0]
     for begin, end in pairwise(edges):
         whole.append(whole[-1] + (density(begin) + density(end - 1e-6)) / 2 * (end - begin))
@@ -321,6 +336,7 @@ def _likely(model: Model, at: Deployment, edges: list[int], held_bytes: Piecewis
     return Likely(
         steps_s=[steps[0], *steps],
         reading_s=through({0: alone[1], **alone}),
+        prefix_s=prefix,
         beside=share or 1.0,
         kv_s=Piecewise(kv_s, edges),
         held_bytes=held_bytes,
