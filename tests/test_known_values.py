@@ -88,6 +88,7 @@ KNOWN = [
     ("expected_joules_per_token", (700, 8, 0.71, 0.02, 32), 2.485),
     ("power_usd_per_hour", (5600, 1.3, 0.1), 0.728),  # 7.28 kW at 10 cents
     ("batch_request_s", (2, 8, 0.05, 0.8, 100, 0.01, 0.02), 2.66),  # twice 0.32 + 1 s
+    ("prompts_together", (2,), 2.3130352854993315),  # 2 / (1 - exp(-2))
     ("interrupted_step_s", (0.02, 0.1, 7, 200, 0.5), 0.02175),  # 20 ms + 0.7 s / 200 / 2
     # memory
     ("kv_bytes_per_token", (32, 8, 128, 2), 131_072),  # Llama-3-8B

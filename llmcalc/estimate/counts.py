@@ -240,11 +240,16 @@ def talk_s(model: Model, plan: Deployment, tokens: Any) -> Any:
     return collectives.communication(model, plan, tokens).value
 
 
-def prompt_numbers(model: Model, plan: Deployment, prompt: float, cached: float, found: Counts, desktop: bool) -> dict[str, Any]:
-    """The terms of one chunk of a prompt at nominal rates, the number of chunks, and the whole prompt's scores."""
+def prompt_numbers(
+    model: Model, plan: Deployment, prompt: float, cached: float, found: Counts, desktop: bool, together: Any = 1.0
+) -> dict[str, Any]:
+    """The terms of one chunk of a prompt at nominal rates, the number of chunks, and the whole prompt's scores.
+
+    `together`: prompts that share a step (may be an array); a chunk is then of all of them, and a prompt has a share of it.
+    """
     w, plain = plan.device.bandwidth_bytes_per_s, rate(plan, "bf16")
     new = max(1.0, prompt - cached)
-    tokens = min(new, MICRO_BATCH if desktop else CHUNK)
+    tokens = smaller(new * together, MICRO_BATCH if desktop else CHUNK)
     first = found.experts[0] if found.experts else None
     pairs = sum(
         layers
@@ -266,7 +271,7 @@ def prompt_numbers(model: Model, plan: Deployment, prompt: float, cached: float,
         "chunks": new / tokens,
         "scores_s": pairs / plan.tp / plain,
         "prefix_s": prefix,
-        "head_read_s": found.head.bytes / w,
+        "head_read_s": found.head.bytes / w / together,
         "layers": found.layers,
         "mixtures": found.mixtures,
         "recurrents": found.recurrents,

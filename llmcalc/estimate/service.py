@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import layout, serving, simulate
+from llmcalc.estimate import layout, serving, simulate, step
 from llmcalc.estimate.quantiles import Quantiles
 from llmcalc.plan import Deployment
 from llmcalc.traffic import Request, Traffic
@@ -17,7 +17,6 @@ Limit = Literal["ttft", "tpot"]
 Binding = Literal["memory", "tpot", "ttft", "saturation"]
 HOURS_PER_MONTH = 730
 MOST_BATCH = 1024  # max_num_seqs of vLLM on large devices
-CHUNK = 2048  # max_num_batched_tokens of vLLM on small ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Service:
             most = MOST_BATCH if engine.nominal and plan.max_sequences is None else plan.slots * plan.dp
         chunk = self.chunk
         if chunk is None:
-            chunk = CHUNK if engine.nominal and plan.batched_tokens is None else int(plan.step_tokens(CHUNK))
+            chunk = step.step_room(plan)
         return simulate.Policy(most, chunk, shared=engine.kind == "server")
 
     def words(self, plan: Deployment) -> tuple[str, ...]:

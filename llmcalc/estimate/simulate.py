@@ -7,6 +7,7 @@ up to the next one are taken at once. What is kept grows with the requests in fl
 from __future__ import annotations
 
 import math
+import random
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ class Replica:
         ahead = (edge - self.slack for edge in rates.held_bytes.edges if edge > self.slack)
         self.edges = sorted({*filter(None, rates.kv_s.edges), *ahead})
         self.events: list[tuple[int, int, int, _Sequence, bool]] = []
-        self.coming: deque[tuple[float, Request]] = deque()  # when it reaches the engine, and the request
+        self.coming: list[tuple[float, int, Request]] = []  # a heap: when it reaches the engine, and the request
         self.source: Iterator[Request] = iter(())
         self.waiting: deque[_Sequence] = deque()
         self.reading: deque[_Sequence] = deque()
@@ -122,6 +123,8 @@ class Replica:
         self.held = self.growth = 0.0
         self.taken = 0.0  # bytes of memory that were handed out so far
         self.came = self.serial = 0
+        # Users whose answers end together do not come back together: ways differ.
+        self.chance = random.Random(0)  # noqa: S311 - a simulation
         self.outcome = Outcome()
 
     def run(self, requests: Iterable[Request]) -> Outcome:
@@ -180,13 +183,14 @@ class Replica:
             request = request._replace(arrival_s=now)
         due, way = request.arrival_s, self.rates.arrival_s
         if way is not None:
-            due += way(request.prompt - request.cached)
-        self.coming.append((due, request))
+            due += way(request.prompt - request.cached) * (2 * self.chance.random() if self.users else 1)
+        self.serial += 1
+        heappush(self.coming, (due, self.serial, request))
 
     def arrive(self) -> None:
         """Queue those that have come by now."""
         while self.coming and self.coming[0][0] <= self.now and len(self.waiting) < MOST_WAITING:
-            self.waiting.append(_Sequence(self.came, self.coming.popleft()[1]))
+            self.waiting.append(_Sequence(self.came, heappop(self.coming)[2]))
             self.came += 1
             if not self.users:
                 self.pull(self.now)

@@ -10,13 +10,16 @@ from llmcalc.architecture import Model
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import counts, hosting, layout, memory, rates, terms
 from llmcalc.estimate.counts import Counts
-from llmcalc.figures import Figure, Formula, larger, total
+from llmcalc.figures import Figure, Formula, larger, smaller, total
 from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving, time
 from llmcalc.plan import Deployment, Workload
 
 TYPICAL_OUTPUT = 512
 """Tokens of others' answers where nobody says: the median of the closed loops in measurements/."""
+NOMINAL_STEP = 2048
+"""Tokens of a step where no engine is named: vLLM's max_num_batched_tokens on small devices."""
+MOST = 100_000
 RUNNING = 2048
 """Sequences that a serving engine runs at most, on each rank group."""
 
@@ -193,17 +196,7 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
     found, given = _counted(model, plan)
     mid = _with_host(_engine_step(model, plan, work, found, given), hosting.step_time(model, plan, work.batch, work.ctx))
     if work.output and work.prompt and rates.kind(plan) == "serving":
-        sequences = work.batch / plan.dp if plan.dp > 1 else work.batch
-        busy = reading(model, plan, work.prompt, work.cached)
-        if busy.value is not None:
-            mid = f.interrupted_step_s.of(
-                as_name="expected_step_time_s",
-                step_time_s=mid,
-                reading_s=busy,
-                others=Figure("others", larger(0, sequences - 1) / (2 if burst else 1), "", "sequences beside one's own"),
-                output_tokens=Figure("output_tokens", work.output, "tokens", "`output_tokens`"),
-                interruption_share=given["interruption_share"],
-            )
+        mid = _interrupted(model, plan, work, mid, burst)
     one, many = (rates.band(name, model, plan) for name in step_classes(plan, work))
     single = work.batch == 1  # of an array, each
     low, high = many.low + (one.low - many.low) * single, many.high + (one.high - many.high) * single
@@ -217,6 +210,44 @@ def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, F
 def _with_host(on_card: Figure, on_host: Figure | None) -> Figure:
     """A step or a reading, and what the host does of it meanwhile waiting."""
     return on_card if on_host is None or on_card.value is None else total(on_card.name, "s", (on_card, on_host))
+
+
+def _interrupted(model: Model, plan: Deployment, work: Workload, alone: Figure, burst: bool) -> Figure:
+    """The mean step while others' prompts are read, in a closed loop of `work.batch` requests at a time."""
+    found, given = _counted(model, plan)
+    prompt, output = work.prompt or 1, float(work.output or 1)
+    new = max(1, prompt - work.cached)
+    single = reading(model, plan, prompt, work.cached)
+    if single.value is None:
+        return alone
+    way = new * given["token_s"].value + given["request_s"].value
+    added_s = given["interruption_share"].value * single.value
+    # Those that the memory does not hold wait for their turn.
+    batch = smaller(work.batch, running(model, replace(plan, max_sequences=plan.max_sequences or MOST), prompt, round(output)))
+    sequences = batch / plan.dp if plan.dp > 1 else batch
+    others = larger(0, sequences - 1) / (2 if burst else 1)
+    # Between two answers a request is on its way and read: so many steps in which it does not decode.
+    length = alone.value + added_s * others / output
+    cycle = output + (0.5 + (way + added_s) / length) * (others > 0)
+    per_step = smaller(others / cycle, step_room(plan) / new)
+    together = f.prompts_together(larger(1e-9, per_step))
+    if not burst:
+        decoding = larger(1, smaller(batch * output / cycle, (1 + per_step * output) * plan.dp))
+        step_s = _engine_step(model, plan, replace(work, batch=decoding), found, given)
+        alone = _with_host(step_s, hosting.step_time(model, plan, decoding, work.ctx))
+    return f.interrupted_step_s.of(
+        as_name="expected_step_time_s",
+        step_time_s=alone,
+        reading_s=reading(model, plan, prompt, work.cached, together=together),
+        others=Figure("others", per_step * output, "", "sequences beside one's own whose prompts a step has room for"),
+        output_tokens=Figure("output_tokens", work.output, "tokens", "`output_tokens`"),
+        interruption_share=given["interruption_share"],
+    )
+
+
+def step_room(plan: Deployment) -> int:
+    """Prompt tokens that a step has room for: the engine's, or those of vLLM's smaller devices where no engine is named."""
+    return NOMINAL_STEP if plan.engine.nominal and plan.batched_tokens is None else int(plan.step_tokens(NOMINAL_STEP))
 
 
 def _counted(model: Model, plan: Deployment) -> tuple[Counts, dict[str, Figure]]:
@@ -245,13 +276,18 @@ def step_classes(plan: Deployment, work: Workload) -> tuple[str, str]:
     return "step", "step" if work.output and work.prompt else "alone"
 
 
-def reading(model: Model, plan: Deployment, prompt: int, cached: int = 0, parts: dict[str, Figure] | None = None) -> Figure:
-    """How long reading a prompt keeps the devices busy. [s] value None without a compute rate. `parts`: its terms."""
+def reading(
+    model: Model, plan: Deployment, prompt: int, cached: int = 0, parts: dict[str, Figure] | None = None, together: Any = 1.0
+) -> Figure:
+    """How long reading a prompt keeps the devices busy. [s] value None without a compute rate.
+
+    `parts`: its terms. `together`: prompts that are read in the same step, which read the weights once (may be an array).
+    """
     if terms.compute_rate(plan.device, plan.weights).value is None:
         return Figure("reading_s", None, "s", terms.compute_rate(plan.device, plan.weights).origin)
     found, given = _counted(model, plan)
     desktop = rates.kind(plan) == "desktop"
-    n = _figures(counts.prompt_numbers(model, plan, prompt, cached, found, desktop), f"{model.id} on {plan.device.id}")
+    n = _figures(counts.prompt_numbers(model, plan, prompt, cached, found, desktop, together), f"{model.id} on {plan.device.id}")
     costs = {name: given[f"prompt_{name}"] for name in ("layer_s", "mixture_s", "recurrent_s")}
     busy = f.expected_reading_s.of(
         as_name="reading_s",

@@ -67,6 +67,12 @@ def expected_reading_s(
     )
 
 
+@formula(unit="1", ref="Poisson: the mean of those that are not 0")
+def prompts_together(prompts_per_step):
+    """Prompts in a step that reads any, where so many come with a step on average (> 0). [1]"""
+    return prompts_per_step / (1 - 2.718281828459045 ** (-prompts_per_step))
+
+
 @formula(unit="1", ref="Little's law for the prompts of others in a closed loop")
 def prompts_in_reading(others, reading_s, output_tokens, step_time_s):
     """Prompts of others that are being read when one arrives in a closed loop. [1]"""
