@@ -178,7 +178,7 @@ Each section's first lines say what its equations assume.
         text += f"\n## {room.rpartition('.')[2]}\n\n{(module.__doc__ or '').strip()}\n"
         for name in rooms[room]:
             formula = FORMULAS[name]
-            says = " ".join((formula.function.__doc__ or "").split()).rsplit(" [", 1)[0]
+            says = " ".join((formula.function.__doc__ or "").partition("\n\n")[0].split()).rsplit(" [", 1)[0]
             ref = f" Reference: {formula.ref}." if formula.ref else ""
             text += f"\n### {name}\n\n{says}{ref}\n\n    {name} [{formula.unit or '1'}] = {formula.expression}\n"
     used: dict[str, list[str]] = {}

@@ -5,7 +5,9 @@ Where a value is printed somewhere, the remark says so; all others are the arith
 
 from __future__ import annotations
 
+import doctest
 import pkgutil
+import sys
 from importlib import import_module
 
 import pytest
@@ -214,3 +216,23 @@ def test_a_formula_gives_its_known_value(name: str, given: tuple[float, ...], va
 
 def test_every_formula_has_one() -> None:
     assert {name for name, _, _ in KNOWN} == set(FORMULAS)
+
+
+class Nearly(doctest.OutputChecker):
+    """Numbers that agree to six digits."""
+
+    def check_output(self, want: str, got: str, flags: int) -> bool:
+        return float(got) == pytest.approx(float(want), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_has_a_reference_and_an_example_that_runs(name: str) -> None:
+    formula = FORMULAS[name]
+    assert formula.ref, "a paper, a source or, where it only says what a word means, `definition`"
+    (example,) = doctest.DocTestFinder(recurse=False).find(
+        formula.function, name, globs=dict(vars(sys.modules[formula.function.__module__]))
+    )
+    assert example.examples, "an example: >>> name(numbers), and the value below it"
+    runner = doctest.DocTestRunner(Nearly(), verbose=False)
+    runner.run(example)
+    assert runner.failures == 0

@@ -9,13 +9,21 @@ from llmcalc.figures import formula, smaller
 
 @formula(unit="", ref="arXiv:1904.09751")
 def boltzmann_weight(logit, temperature):
-    """exp(logit / temperature), the share of a token before the sum over all of them divides it. [1]"""
+    """exp(logit / temperature), the share of a token before the sum over all of them divides it. [1]
+
+    >>> boltzmann_weight(2, 0.5)
+    54.598150033144236
+    """
     return 2.718281828459045 ** (logit / temperature)
 
 
 @formula(unit="", ref="arXiv:2211.17192")
 def accepted_share(target, draft):
-    """Probability that a token is drafted and accepted, q · min(1, p/q); its sum over the tokens is the acceptance. [1]"""
+    """Probability that a token is drafted and accepted, q · min(1, p/q); its sum over the tokens is the acceptance. [1]
+
+    >>> accepted_share(0.6, 0.25)
+    0.25
+    """
     return smaller(target, draft)
 
 

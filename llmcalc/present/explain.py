@@ -105,7 +105,7 @@ def _tell(figure: Figure, depth: int, told: set[Any]) -> Iterator[str]:
         else:
             yield f"{pad}{figure.name} = {first.name} = {_result(figure)}"
     else:
-        source = f"   [{figure.formula.ref}]" if figure.formula.ref else ""
+        source = f"   [{figure.formula.ref}]" if figure.formula.ref not in ("", "definition") else ""
         worked = f"{_formula(figure.formula.expression)} = {_substituted(figure)} = {_result(figure)}"
         origins = {part.origin for part in figure.inputs}
         if len(origins) == 1 and not any(part.inputs for part in figure.inputs):
