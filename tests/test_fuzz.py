@@ -781,7 +781,7 @@ def hub_check(case: tuple[dict[str, str], bytes, bool]) -> None:
     for path in home.rglob("*"):
         if path.is_file():
             plain = path.name in ("config.json", "hf_quant_config.json", "main") or re.fullmatch(r"[0-9a-f]{16,128}", path.name)
-            assert plain and path.stat().st_size < 2**20, path
+            assert plain and path.stat().st_size <= data.MAX_CONFIG_BYTES, path
     assert not Path("/tmp/llmcalc-out").exists() and not (SCRATCH / "out").exists()
 
 

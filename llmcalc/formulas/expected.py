@@ -93,7 +93,11 @@ def expected_reading_s(
 
 @formula(unit="1", ref="Poisson: the mean of those that are not 0")
 def prompts_together(prompts_per_step):
-    """Prompts in a step that reads any, where so many come with a step on average (> 0). [1]"""
+    """Prompts in a step that reads any, where so many come with a step on average (> 0). [1]
+
+    >>> prompts_together(2)
+    2.3130352854993315
+    """
     return prompts_per_step / (1 - 2.718281828459045 ** (-prompts_per_step))
 
 
