@@ -25,6 +25,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("model", nargs="?", default="meta-llama/Meta-Llama-3-8B")
     options.add_argument("--ctx", default="8k")
+    options.add_argument("--method", default="expected")
     given = options.parse_args()
     source = sources.read_bundled(given.model)
     found = model.read(source.config, id=source.id, source=source.kind, quant=source.quant)
@@ -34,9 +35,9 @@ def main() -> None:
 
     def space(count: int) -> search.Space:
         kvs = tuple(formats.find(name, kv=True) for name in CACHES)
-        return search.Space(found, tuple(devices[:count]), tuple(formats.FORMATS[name] for name in WEIGHTS), kvs, ctx, ctx)
+        return search.Space(found, tuple(devices[:count]), tuple(formats.FORMATS[name] for name in WEIGHTS), kvs, ctx, ctx, given.method)
 
-    print(f"{found.id}, ctx {ctx:,}, tp {', '.join(map(str, ranks))}")
+    print(f"{found.id}, ctx {ctx:,}, {given.method}, tp {', '.join(map(str, ranks))}")
     for count in (len(devices) // 4, len(devices) // 2, len(devices)):
         start = time.process_time()
         swept = search.sweep(space(count), limits=search.Limits(tpot_s=0.05), marks={"agent": 0.01})
@@ -49,8 +50,8 @@ def main() -> None:
         )
     wrong = 0
     for row, place in zip(rows, swept.front.places, strict=True):
-        plan, one, batch = search.trace(space(len(devices)), swept, search.Place(*map(int, place)))
-        single = cost.cost(found, replace(plan, usd_per_device_hour=one.usd_per_hour), Workload(ctx, batch)).results
+        plan, one, batch = search.trace(swept, search.Place(*map(int, place)))
+        single = cost.cost(found, replace(plan, usd_per_device_hour=one.usd_per_hour), Workload(ctx, batch), method=given.method).results
         wrong += abs(single["usd_per_million_output_tokens"] / row["usd_per_million_output_tokens"] - 1) > 1e-12
     print(f"{len(rows) - wrong} of {len(rows)} points of the front are what a single estimate says")
 

@@ -144,14 +144,14 @@ def capacity_unknown(space: Space, device: Device) -> bool:
     return (device.memory_bytes if space.engine.nominal else device.memory_usable_bytes) is None
 
 
-def _alike(device: Device, plan: Deployment, plain: Format) -> tuple[Any, ...]:
+def _alike(device: Device, plan: Deployment, plain: Format, method: str) -> tuple[Any, ...]:
     """What of a device steers an estimate, beside its numbers."""
     latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
+    usual = device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency
+    if method != "expected":
+        return usual
     kernels = rates.steers(replace(plan, device=device))
-    return (
-        device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain),
-        latency, rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, kernels,
-    )  # fmt: skip
+    return *usual, rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, kernels
 
 
 def _stacked(devices: Sequence[Device], nominal: bool) -> Device:
@@ -184,7 +184,7 @@ def racks(space: Space) -> Iterator[Rack]:
             alike: dict[tuple[Any, ...], list[Candidate]] = {}
             for one in space.candidates:
                 if tp in one.counts and obstacle(space, one, weights, tp) is None:
-                    key = _alike(one.device, deployment(space, one.device, weights, weights, tp), plain)
+                    key = _alike(one.device, deployment(space, one.device, weights, weights, tp), plain, space.method)
                     alike.setdefault(key, []).append(one)
             for group in alike.values():
                 device = _stacked([one.device for one in group], space.engine.nominal)
@@ -268,7 +268,9 @@ def readings(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: An
         value |= {
             f"{name}_usd_per_million_output_tokens": usd * value[f"{name}_tpot_s"] / value["tpot_s"] for name in ("napkin", "expected")
         }
-    first = {method: step.ends(step.ttft(space.model, plan, space.prompt, method=method)) for method in step.METHODS}
+    first = {
+        method: step.ends(step.ttft(space.model, plan, space.prompt, method=method)) for method in {"napkin", "expected", space.method}
+    }
     value |= {"ttft_s": first[space.method][0], "napkin_ttft_s": first["napkin"][0]}
     return value | {f"expected_ttft{end}_s": seconds for end, seconds in zip(step.ENDS, first["expected"], strict=True)}
 
@@ -296,21 +298,31 @@ def unmeasured(space: Space, candidates: Iterable[Candidate]) -> list[str]:
     )
 
 
-def largest_within(time_of: Callable[[Array], Array], limit: float, most: Array) -> Array:
-    """The largest batch, up to `most`, whose step takes at most `limit`; 0 where not even one does.
+def largest_within(time_of: Callable[[Array], Array], limits: Array, most: Array, between: tuple[Array, Array] | None = None) -> Array:
+    """The largest batch of each row, up to `most`, whose step takes at most each limit; 0 where not even one does. [rows × limits]
 
-    A step of more sequences is never shorter, so each round asks 32 batches and keeps the gap in which the limit lies.
+    `between`: what is known to hold, and what is known not to. A step of more sequences is never shorter, so each round asks 32
+    batches for every limit and keeps the gap in which it lies.
     """
-    low, high = np.zeros_like(most), most + 1
+    limits = np.asarray(limits, dtype=float)
+    low, high = between or (np.zeros((most.size, limits.size), dtype=int), np.repeat(most[:, None] + 1, limits.size, axis=1))
     share = np.arange(1, 33)
     while ((gap := high - low) > 1).any():
-        asked = low[:, None] + np.maximum(1, gap[:, None] * share // 33)
-        asked = np.minimum(asked, high[:, None] - 1)
-        inside = np.where(asked > 0, time_of(np.maximum(asked, 1).astype(float)) <= limit, True)
-        reached = np.where(inside, asked, low[:, None]).max(axis=1)
-        missed = np.where(inside, high[:, None], asked).min(axis=1)
+        asked = low[..., None] + np.maximum(1, gap[..., None] * share // 33)
+        asked = np.minimum(asked, high[..., None] - 1)
+        times = time_of(np.maximum(asked, 1).astype(float).reshape(most.size, -1))
+        inside = np.where(asked > 0, np.broadcast_to(times, (most.size, asked[0].size)).reshape(asked.shape) <= limits[:, None], True)
+        reached = np.where(inside, asked, low[..., None]).max(axis=2)
+        missed = np.where(inside, high[..., None], asked).min(axis=2)
         low, high = reached, np.maximum(missed, reached + 1)
     return low
+
+
+def _between(grid: Array, times: Array, limits: Array, most: Array) -> tuple[Array, Array]:
+    """The neighbours on a grid of batches between which each limit lies. [rows × limits]"""
+    held = (times[:, None, :] <= limits[None, :, None]).sum(axis=2)
+    fenced = np.concatenate([[0], grid, [MOST_BATCH + 1]]).astype(int)
+    return np.minimum(fenced[held], most[:, None]), np.minimum(fenced[held + 1], most[:, None] + 1)
 
 
 def batches(most: int) -> Array:
@@ -403,28 +415,35 @@ def _sweep_rack(
     top = int(rack.most.max())
     if top < 1:
         return
-    batch = batches(top)[None, :]
-    found.evaluated += int(np.minimum(np.searchsorted(batch[0], rack.most, side="right"), batch.size).sum())
+    grid, members = batches(top), len(rack.members)
+    found.evaluated += int(np.minimum(np.searchsorted(grid, rack.most, side="right"), grid.size).sum())
+
+    def table(batch: Array) -> dict[str, Array]:
+        figures = point(space, rack.plan, rack.usd, batch)
+        told = {key: figure.value for key, figure in figures.items() if key not in TERMS and figure.value is not None}
+        return {key: np.broadcast_to(one, (members, batch.shape[1])) for key, one in told.items()} | {
+            "batch": np.broadcast_to(batch, (members, batch.shape[1]))
+        }
+
+    value = table(grid[None, :])
     if top > EVERY_BATCH_TO:
-
-        def time_of(asked: Array) -> Array:
-            return point(space, rack.plan, None, asked)["tpot_s"].value
-
-        exact = [rack.most, *(largest_within(time_of, speed, rack.most) for speed in speeds)]
-        wide = np.broadcast_to(batch, (len(rack.members), batch.size))
-        batch = np.concatenate([wide, *(np.maximum(column, 1)[:, None] for column in exact)], axis=1)
-    figures = point(space, rack.plan, rack.usd, batch)
-    shape = (len(rack.members), batch.shape[1])
-    value = {key: np.broadcast_to(figure.value, shape) for key, figure in figures.items() if figure.value is not None and key not in TERMS}
+        exact = np.maximum(rack.most, 1)[:, None]
+        if speeds:
+            between = _between(grid, value["tpot_s"], np.array(speeds), rack.most)
+            inside = largest_within(lambda asked: point(space, rack.plan, None, asked)["tpot_s"].value, speeds, rack.most, between)
+            exact = np.concatenate([exact, np.maximum(inside, 1)], axis=1)
+        more = table(exact.astype(float))
+        value = {key: np.concatenate([one, more[key]], axis=1) for key, one in value.items()}
+    columns = value.pop("batch")
+    shape = columns.shape
     missing = np.full(shape, math.nan)
     across, up, usd = value[x.key], value.get(y.key, missing), value["usd_per_million_output_tokens"]
-    holds = np.broadcast_to(batch <= rack.most[:, None], shape)
+    holds = columns <= rack.most[:, None]
     excess = _excess(space, rack, value, limits, shape)
     beside = np.ones(shape, dtype=bool)
     for name, over in excess.items():
         if name != "tpot_s":
             beside &= over <= 0
-    columns = np.broadcast_to(batch, shape)
 
     def places(where: Array) -> Array:
         member, column = np.unravel_index(where, shape)
@@ -606,7 +625,7 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
     if batch is not None:
         chosen = np.full(number, batch)
     elif limit is not None:
-        chosen = largest_within(time_of, limit, most)
+        chosen = largest_within(time_of, [limit], most)[:, 0]
     else:
         chosen = most
     told = readings(space, plan, rack.usd, np.maximum(chosen, 1)[:, None].astype(float))

@@ -254,7 +254,7 @@ def test_a_front_is_what_nothing_beats(batches: list[list[tuple[int, int]]]) -> 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))
 def test_largest_within_finds_the_last_that_holds(most: int, edge: int) -> None:
-    found = search.largest_within(lambda asked: asked, float(edge), np.array([most, 1]))
+    found = search.largest_within(lambda asked: asked, [float(edge)], np.array([most, 1]))[:, 0]
     assert found.tolist() == [min(edge, most), min(edge, 1)]
 
 
