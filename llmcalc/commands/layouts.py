@@ -35,7 +35,7 @@ class Checked(o.File):
     check = o.Output.check
 
 
-def layouts(which: o.ModelChoice, place: Counted, work: o.Work, run: o.Running, out: Checked) -> None:
+def layouts(which: o.ModelChoice, place: Counted, work: o.Work, by: o.Reading, run: o.Running, out: Checked) -> None:
     """All ways to lay a model over N devices: which are valid, what they waste, how fast they are."""
     found = c.chosen(which)
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
@@ -44,7 +44,7 @@ def layouts(which: o.ModelChoice, place: Counted, work: o.Work, run: o.Running, 
         raise UsageError("bad-value", f"{count} devices are more than llmcalc lays out", "give at most 1024")
     plan = c.laid_out(found, name, o.Layout(weights=place.weights, kv_dtype=place.kv_dtype), run)
     sequences = work.batch
-    estimate = estimator.compare(found, plan, count, Workload(tokens, sequences))
+    estimate = estimator.compare(found, plan, count, Workload(tokens, sequences), by.method)
     r = estimate.results
     heads = f"{r.kv_heads} KV heads: beyond, ranks hold copies" if r.kv_heads > 1 else "one latent or KV head: every rank holds it"
     report = Report(
@@ -56,6 +56,7 @@ def layouts(which: o.ModelChoice, place: Counted, work: o.Work, run: o.Running, 
             "ctx_tokens": tokens,
             **c.image_inputs(found, work.image),
             "batch": sequences,
+            "method": by.method,
             "weights": plan.weights.name,
             "kv_dtype": plan.kv.name,
             "engine": plan.engine.name,

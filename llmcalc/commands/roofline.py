@@ -13,6 +13,7 @@ from llmcalc.commands import parse
 from llmcalc.commands.space import listed
 from llmcalc.estimate import roofline as estimator
 from llmcalc.estimate import verdict
+from llmcalc.estimate.step import METHODS
 from llmcalc.plan import Workload
 from llmcalc.present import Axis, Chart, Mark, Report, Series, columns, facts
 
@@ -65,7 +66,7 @@ def roofline(which: o.ModelChoice, place: o.Placement, drawn: Drawn, by: o.Readi
         facts=facts(r),
         columns=columns(estimator.Step),
         rows=estimate.rows,
-        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions, f"method {method}: ideal rates, so an engine reaches less"),
+        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions, f"method {method}: {METHODS[method]}"),
         warnings=estimate.warnings,
         figures=estimate.figures,
         rows_first=True,

@@ -201,7 +201,9 @@ def step_numbers(model: Model, plan: Deployment, work: Workload, found: Counts) 
     """The terms of a decode step at nominal rates, on one rank: seconds, and numbers without a unit. `work` may hold arrays."""
     w = plan.device.bandwidth_bytes_per_s
     parts = plan.dp * plan.pp
-    local = larger(1, work.batch / parts) if parts > 1 else work.batch
+    sequences = larger(1, work.batch / parts) if parts > 1 else work.batch
+    together = work.batch * work.queries
+    local = larger(1, together / parts) if parts > 1 else together
     held = reads(model, plan, work.ctx)
     plain = rate(plan, "bf16")
     first = found.experts[0] if found.experts else None
@@ -220,11 +222,11 @@ def step_numbers(model: Model, plan: Deployment, work: Workload, found: Counts) 
         "all_experts_read_s": sum(each.bytes_each * each.experts for each in found.experts) / w,
         "experts": first.experts if first else 1,
         "top_k": min(first.top_k, 0.999 * first.experts) if first else 0,
-        "together": larger(1, work.batch / plan.pp) if plan.pp > 1 else work.batch,
+        "together": larger(1, together / plan.pp) if plan.pp > 1 else together,
         "expert_compute_s": 2 * found.expert_params * plan.dp * local / rate(plan, first.compute) if first else 0.0,
-        "cache_read_s": held.cache_bytes * (1 - offload.hosted(model, plan).cache_share) * local / w,
+        "cache_read_s": held.cache_bytes * (1 - offload.hosted(model, plan).cache_share) * sequences / w,
         "score_s": held.flops * local / plain,
-        "states_s": held.state_bytes * local / w,
+        "states_s": held.state_bytes * sequences / w,
         "logits_s": local * found.vocab * LOGIT_BYTES / w,
         "dequantise_s": 2 * unpacked / vectors,
         "sequences": larger(1, work.batch / plan.dp) if plan.dp > 1 else work.batch,

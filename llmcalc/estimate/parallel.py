@@ -9,7 +9,7 @@ from typing import Any
 from llmcalc.answers import Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, layout, memory, step, terms
+from llmcalc.estimate import Answered, capacity, layout, memory, step
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment, Workload
@@ -80,7 +80,7 @@ def layouts(model: Model, plan: Deployment, devices: int) -> list[Deployment]:
     return found
 
 
-def row(model: Model, plan: Deployment, devices: int, work: Workload) -> Layout:
+def row(model: Model, plan: Deployment, devices: int, work: Workload, method: str = "napkin") -> Layout:
     """One layout; independent replicas fill the devices that it leaves."""
     replicas = devices // plan.ranks
     copies = replication(model, plan)
@@ -94,14 +94,12 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> Layout:
         why = "does not fit"
     elif why is None:
         share = max(1, math.ceil(work.batch / replicas))
-        timed = step.step(model, plan, Workload(work.ctx, share), "napkin")
-        reading = terms.prompt_terms(model, plan, int(work.ctx))
-        busy = step.prompt_time(reading)
+        timed = step.readings(model, plan, Workload(work.ctx, share), method).force
         times = {
             "step_time_s": timed.mid_s,
             "communication_s": timed.terms["communication_s"].value,
             "tokens_per_s": work.batch / timed.mid_s,
-            "ttft_s": step.first_token(busy, plan, 1).value,
+            "ttft_s": step.ends(step.ttft(model, plan, int(work.ctx), method=method))[0],
             "pipeline_bubble": f.pipeline_bubble(plan.pp, 1),
         }
         if copies > 1.001:
@@ -122,12 +120,12 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload) -> Layout:
     )
 
 
-def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Answered[Layouts, Layout]:
+def compare(model: Model, plan: Deployment, devices: int, work: Workload, method: str = "napkin") -> Answered[Layouts, Layout]:
     """All layouts over `devices` devices, the fastest for `work.batch` sequences first."""
     rows, warnings = [], []
     for option in layouts(model, plan, devices):
         try:
-            rows.append(row(model, option, devices, work))
+            rows.append(row(model, option, devices, work, method))
         except UsageError as problem:
             warnings.append(f"tp {option.tp}, pp {option.pp}: {problem.message}")
     rows.sort(key=lambda each: (not each.valid, each.max_batch < work.batch, each.step_time_s or math.inf))
@@ -152,7 +150,7 @@ def compare(model: Model, plan: Deployment, devices: int, work: Workload) -> Ans
             f"weights in {plan.weights.name}, KV in {plan.kv.name}; all devices in reach of the same link",
             "data parallelism: the batch is dealt evenly over replicas or attention groups",
             "TTFT of a prompt as long as the context, on an idle replica; a single prompt passes a pipeline's stages one after another",
-            "ideal rates",
+            f"method {method}: {step.METHODS[method]}",
         ),
         warnings=tuple(warnings),
     )

@@ -58,20 +58,32 @@ def roofline(
     """Decode steps of these batches at `ctx` tokens and prefills of these prompts: intensity, FLOP/s reached, and what binds."""
     bandwidth, peak = rates(plan)
     ridge = time.ridge_point.of(as_name="ridge_point_flops_per_byte", flops_per_s=peak, bandwidth_bytes_per_s=bandwidth)
+    grain = "roofline" if method == "roofline" else "napkin"
     rows = []
     for batch in batches:
         work = Workload(ctx, batch)
-        timed = step.step(model, plan, work, method)
+        timed = step.readings(model, plan, work, method).force
         flops = compute.dense_flops(terms.step_params(model).value, batch)
         intensity = terms.intensity(model, plan, work, timed.terms)
-        rows.append(_row("decode", batch, ctx, flops, intensity, timed.mid_s, terms.bound(timed.terms, method), plan))
+        rows.append(
+            _row(
+                "decode",
+                batch,
+                ctx,
+                flops,
+                intensity,
+                timed.mid_s,
+                terms.bound(timed.terms, grain),
+                plan,
+            )
+        )
     for prompt in prompts:
         found = terms.prompt_terms(model, plan, prompt)
         dense, experts = layout.read_weight_bytes(model, plan, prompt)
         read = dense.value + (experts.value if experts else 0)
         flops = found["prefill_flops"].value
         intensity = time.intensity(flops, read)
-        rows.append(_row("prefill", 1, prompt, flops, intensity, step.prompt_time(found).value, terms.prompt_bound(found), plan))
+        rows.append(_row("prefill", 1, prompt, flops, intensity, _prompt_s(model, plan, prompt, method), terms.prompt_bound(found), plan))
     critical = terms.critical_batch(model, plan)
     return Answered(
         Roofline(
@@ -88,6 +100,10 @@ def roofline(
         ),
         warnings=(*model.notes, *capacity.cautions(model, plan, ctx)),
     )
+
+
+def _prompt_s(model: Model, plan: Deployment, prompt: int, method: str) -> float:
+    return float(step.prompt_busy(model, plan, prompt, 0, method).value)
 
 
 def _row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from llmcalc.architecture import Model
@@ -74,14 +75,13 @@ def step(model: Model, plan: Deployment, work: Workload, method: str, parts: dic
     """One decode step of `work.batch` sequences of `work.ctx` tokens, either of which may be an array.
 
     `method`: napkin, roofline, or expected, which with `work.prompt` and `work.output` is the mean step while others' prompts are read.
-    `parts`: the step's terms, where they are known already. `burst`: all requests came at once, so that later ones' prompts interrupt
-    half as often. Errors: unknown-method.
+    `parts`: the step's terms, where they are known already; an expected time has none of its own. `burst`: all requests came at once,
+    so that later ones' prompts interrupt half as often. Errors: unknown-method.
     """
     check(method)
-    if parts is None:
-        parts = terms.step_terms(model, plan, work, "roofline" if method == "roofline" else "napkin")
     if method == "expected":
-        return _expected(model, plan, work, parts, burst)
+        return _expected(model, plan, work, parts or {}, burst)
+    parts = parts or terms.step_terms(model, plan, work, method)
     length = napkin_time(parts) if method == "napkin" else roofline_time(parts)
     return Timed(length, length.value, length.value, terms=parts)
 
@@ -193,7 +193,7 @@ def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, 
 
 def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure], burst: bool) -> Timed:
     """The step in an engine; with others' prompts, where their shape is given."""
-    found, given = _counted(model, plan)
+    found, given = known(model, plan)
     mid = _with_host(_engine_step(model, plan, work, found, given), hosting.step_time(model, plan, work.batch, work.ctx))
     if work.output and work.prompt and rates.kind(plan) == "serving":
         mid = _interrupted(model, plan, work, mid, burst)
@@ -214,7 +214,7 @@ def _with_host(on_card: Figure, on_host: Figure | None) -> Figure:
 
 def _interrupted(model: Model, plan: Deployment, work: Workload, alone: Figure, burst: bool) -> Figure:
     """The mean step while others' prompts are read, in a closed loop of `work.batch` requests at a time."""
-    found, given = _counted(model, plan)
+    found, given = known(model, plan)
     prompt, output = work.prompt or 1, float(work.output or 1)
     new = max(1, prompt - work.cached)
     single = reading(model, plan, prompt, work.cached)
@@ -250,10 +250,37 @@ def step_room(plan: Deployment) -> int:
     return NOMINAL_STEP if plan.engine.nominal and plan.batched_tokens is None else int(plan.step_tokens(NOMINAL_STEP))
 
 
-def _counted(model: Model, plan: Deployment) -> tuple[Counts, dict[str, Figure]]:
-    """A deployment's counts and constants."""
-    found = counts.count(model, plan, rates.kind(plan) == "desktop")
-    return found, rates.constants(plan, found)
+class Known(NamedTuple):
+    """What is measured of a deployment, which no workload changes: its counts and its constants."""
+
+    counts: Counts
+    given: dict[str, Figure]
+
+
+def known(model: Model, plan: Deployment) -> Known:
+    """A deployment's counts and constants; of the same objects they are found once."""
+    return _known(_Same(model, plan))
+
+
+class _Same:
+    """A model and a deployment, the same as another pair if they are the same objects: neither can be hashed by its values."""
+
+    __slots__ = ("model", "plan")
+
+    def __init__(self, model: Model, plan: Deployment) -> None:
+        self.model, self.plan = model, plan
+
+    def __hash__(self) -> int:
+        return hash((id(self.model), id(self.plan)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.model is other.model and self.plan is other.plan
+
+
+@lru_cache(maxsize=16)
+def _known(of: _Same) -> Known:
+    found = counts.count(of.model, of.plan, rates.kind(of.plan) == "desktop")
+    return Known(found, rates.constants(of.plan, found))
 
 
 def shaped(plan: Deployment, work: Workload) -> bool:
@@ -285,7 +312,7 @@ def reading(
     """
     if terms.compute_rate(plan.device, plan.weights).value is None:
         return Figure("reading_s", None, "s", terms.compute_rate(plan.device, plan.weights).origin)
-    found, given = _counted(model, plan)
+    found, given = known(model, plan)
     desktop = rates.kind(plan) == "desktop"
     n = _figures(counts.prompt_numbers(model, plan, prompt, cached, found, desktop, together), f"{model.id} on {plan.device.id}")
     costs = {name: given[f"prompt_{name}"] for name in ("layer_s", "mixture_s", "recurrent_s")}
@@ -328,7 +355,7 @@ def added(model: Model, plan: Deployment, tokens: int, start: int = 0) -> Figure
     busy = reading(model, plan, start + tokens, start)
     if busy.value is None:
         return busy
-    share = _counted(model, plan)[1]["interruption_share"]
+    share = known(model, plan)[1]["interruption_share"]
     return Figure("added_s", busy.value * share.value, "s", f"{share.origin}: a share of reading alone", None, (busy, share))
 
 
@@ -372,7 +399,7 @@ def first_token_s(
     busy = reading(model, plan, prompt, cached)
     if busy.value is None:
         return None
-    found, given = _counted(model, plan)
+    found, given = known(model, plan)
     beside = others / plan.dp if plan.dp > 1 else others
     length = output or TYPICAL_OUTPUT
     running = _engine_step(model, plan, Workload(prompt + length / 2, 1 + others), found, given)
@@ -399,7 +426,7 @@ def batch_request(model: Model, plan: Deployment, batch: float, prompt: int, out
     busy = reading(model, plan, prompt)
     if busy.value is None:
         return None
-    found, given = _counted(model, plan)
+    found, given = known(model, plan)
     at_once = min(batch, running(model, replace(plan, max_sequences=None), prompt, output))
     mid = f.batch_request_s.of(
         as_name="request_s",
@@ -422,7 +449,7 @@ def energy(model: Model, plan: Deployment, work: Workload) -> Timed | None:
     """Joules of one output token, all devices together, with their range; None without a rated power. `work` may hold arrays."""
     if plan.device.power_w is None:
         return None
-    found, given = _counted(model, plan)
+    found, given = known(model, plan)
     length = _engine_step(model, plan, work, found, given)
     kernels = total("kernels_s", "s", tuple(part for part in length.inputs if part.name in KERNELS))
     share = f.power_share.of(idle_share=given["idle_share"], busy_share=given["busy_share"], kernels_s=kernels, step_time_s=length)
