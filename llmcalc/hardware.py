@@ -181,6 +181,10 @@ class Device:
         range_ = f"from {words[0]} to {words[-1]}"
         return PriceChoice(middle, f"median of {len(offers)} {offers[0].type} prices, {range_}")
 
+    def of_kind(self, kind: str | None) -> Device:
+        """The device with its prices of one kind alone; None: with all that it has."""
+        return self if kind is None else replace(self, prices=tuple(price for price in self.prices if price.type == kind))
+
     def old_prices(self, kind: str | None = None) -> str:
         """Which of the prices behind `price(kind)` are older than PRICE_DAYS; empty if none is."""
         offers = self._offers(kind)
@@ -191,6 +195,12 @@ class Device:
         """The prices of that kind, else of the first kind that has any; cheapest first."""
         ranked = ([price for price in self.prices if price.type == each] for each in ((kind,) if kind else PRICE_ORDER))
         return sorted(next(filter(None, ranked), []), key=lambda price: price.usd_per_hour)
+
+
+def common_kind(devices: Iterable[Device]) -> str:
+    """The kind of price by which devices are compared: the first that all of them have, else on-demand."""
+    held = [{price.type for price in device.prices} for device in devices]
+    return next((kind for kind in PRICE_ORDER if held and all(kind in kinds for kinds in held)), PRICE_ORDER[0])
 
 
 def joined(device: Device, link: str | None, network: str | None) -> Device:

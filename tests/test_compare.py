@@ -111,8 +111,32 @@ def test_sorting(capsys: pytest.CaptureFixture[str], word: str, key: str, sign: 
 
 def test_prices_carry_their_dates(capsys: pytest.CaptureFixture[str]) -> None:
     row = by_device(run(capsys, "-m", LLAMA, "-d", "mi300x,rtx-4090"))
-    assert row["mi300x"]["usd_per_hour"] == 1.55 and row["mi300x"]["price_date"] == "2026-04-03"
+    assert row["mi300x"]["usd_per_hour"] == 1.99 and row["mi300x"]["price_date"] == "2026-05-28"
     assert row["rtx-4090"]["usd_per_hour"] is None and row["rtx-4090"]["usd_per_million_output_tokens"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "h100", "mi300x"),
+    [
+        (("--price-kind", "long-rental"), 1.30, 1.55),  # SemiAnalysis, three years, 2026-04-03
+        (("--price", "h100-sxm=2.2,mi300x=1.9"), 2.2, 1.9),
+        (("--price", "mi300x=1.9"), 2.95, 1.9),  # the other keeps its recorded one
+        (("--price-kind", "ownership"), 1.495, None),  # two of the H100's: $1.30 and $1.69
+    ],
+)
+def test_prices_of_one_kind_or_as_given(
+    given: tuple[str, ...], h100: float, mi300x: float | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = by_device(run(capsys, "-m", LLAMA, "-d", "h100-sxm,mi300x", *given))
+    assert row["h100-sxm"]["usd_per_hour"] == pytest.approx(h100)
+    if mi300x is not None:
+        assert row["mi300x"]["usd_per_hour"] == pytest.approx(mi300x)
+
+
+@pytest.mark.parametrize("given", [("--price-kind", "weekly"), ("--price", "h100-sxm="), ("--price", "h100-sxm=much"), ("--price", "=2")])
+def test_what_is_no_price_is_refused(given: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "-m", LLAMA, "-d", "h100-sxm,mi300x", *given]) == 2
+    assert "Hint: " in capsys.readouterr().err
 
 
 def test_csv_has_every_column_unrounded(capsys: pytest.CaptureFixture[str]) -> None:

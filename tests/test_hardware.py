@@ -395,9 +395,21 @@ def test_the_default_price_is_the_median_of_what_is_asked() -> None:
 
 
 def test_without_an_on_demand_price_the_text_says_what_stands_in() -> None:
-    device = hardware.load("mi300x")
-    assert device.price("on-demand") == (None, "no on-demand price is recorded for mi300x")
-    assert device.price() == (1.55, "long-rental price: $1.55 SemiAnalysis, 3-year rental (2026-04-03)")
+    device = hardware.load("mi355x")
+    assert device.price("on-demand") == (None, "no on-demand price is recorded for mi355x")
+    assert device.price().text.startswith("long-rental price: ")
+    asked = hardware.load("mi300x")
+    assert asked.price() == (1.99, "on-demand price: $1.99 DigitalOcean (2026-05-28)")
+    assert asked.of_kind("long-rental").price() == (1.55, "long-rental price: $1.55 SemiAnalysis, 3-year rental (2026-04-03)")
+
+
+def test_devices_are_compared_by_one_kind_of_price() -> None:
+    def kind(*names: str) -> str:
+        return hardware.common_kind(hardware.load(name) for name in names)
+
+    assert kind("h100-sxm", "mi300x") == "on-demand"
+    assert kind("h100-sxm", "mi355x") == "long-rental"  # the first that both have
+    assert kind("h100-sxm", "rtx-4090") == "on-demand"  # the latter has none of any kind
     assert hardware.load("rtx-4090").price() == (None, "no price is recorded for rtx-4090")
 
 

@@ -14,6 +14,7 @@ from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
 from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Running, Stored, Whence, Wires, Work
+from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
@@ -76,12 +77,18 @@ def placed(model: Model, place: Stored, run: Running | None = None, money: Money
 
 
 def laid_out(
-    model: Model, hardware: str, layout: Layout, run: Running | None = None, money: Money | None = None, weights: str | None = None
+    model: Model,
+    hardware: str,
+    layout: Layout,
+    run: Running | None = None,
+    money: Money | None = None,
+    weights: str | None = None,
+    owned: Purse | None = None,
 ) -> Deployment:
     """The same on a device that is named otherwise, and with weights in another format."""
     run, money = run or Running(), money or Money()
     wires = layout if isinstance(layout, Wires) else Wires()
-    return deploy(
+    made = deploy(
         model,
         hardware,
         weights=layout.weights if weights is None else weights,
@@ -95,12 +102,13 @@ def laid_out(
         engine=run.engine,
         reserve_bytes=run.reserve,
         utilization=run.memory_utilization,
-        usd_per_device_hour=money.price,
         batched_tokens=run.max_num_batched_tokens,
         max_sequences=run.max_num_seqs,
         adapters=tuned(run),
         offload=offloaded(model, run),
     )
+    device, usd = (owned or purse(money, (made.device,))).of(made.device)
+    return made if device is made.device and usd is None else replace(made, device=device, usd_per_device_hour=usd)
 
 
 def offloaded(model: Model, run: Running) -> Offload | None:

@@ -13,6 +13,7 @@ from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.commands import space as s
+from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import LlmcalcError, UsageError, printable
 from llmcalc.figures import Figure
 from llmcalc.present import Column, Fact, Report
@@ -115,11 +116,12 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
     loaded: list[Model] = []
     lacking: dict[str, None] = {}
     progress = s.Progress()
+    owned = purse(money, (device for _, device in devices))
     for number, name in enumerate(names):
         try:
             found = c.load(name, revision=which.revision, offline=which.offline, refresh=which.refresh)
             tokens, said = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
-            chosen = s.candidates(found, devices, place.tp, money.price)
+            chosen = s.candidates(found, devices, place.tp, owned)
             if len(names) == 1:
                 s.check_ranks(found, chosen)
             space = s.space(found, chosen, tokens, place, work.prompt, method, run)
@@ -178,7 +180,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
         rows=tuple(rows),
         assumptions=(
             *c.variants(device for _, device in devices),
-            *_assumptions(assumed, batch, limit, money.price, method),
+            *_assumptions(assumed, batch, limit, owned, method),
             *s.unmeasured(lacking),
         ),
         warnings=(*warnings, *_warnings(rows, limit), *(only.notes if only else ())),
@@ -203,14 +205,14 @@ def _within(row: dict[str, Any], limit: float | None) -> bool:
     return limit is None or (row["tpot_s"] is not None and row["tpot_s"] <= limit)
 
 
-def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None, price: float | None, method: str) -> Iterator[str]:
+def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None, owned: Purse, method: str) -> Iterator[str]:
     yield from assumed
     if batch is None and limit is None:
         yield "batch 1: not given (--batch N, --batch max, or --max-tpot)"
-    if price is not None:
-        yield f"price {units.usd(price)} per device-hour, as given"
+    if owned.usd is not None:
+        yield f"price {units.usd(owned.usd)} per device-hour, as given"
     else:
-        yield "prices: the median of each profile's, on demand before rental, spot and ownership; `hardware show` lists them"
+        yield f"prices: the median of each profile's {owned.kind or 'first kind'} ones; --price-kind takes others"
     yield s.method_words(method)
 
 

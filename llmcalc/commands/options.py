@@ -392,7 +392,20 @@ class Drafts(Group):
 class Money(Group):
     """What a device costs."""
 
-    price = option(None, "--price", metavar="USD", read=parse.quantity("usd/h"), help="USD per device-hour; overrides the profile's.")
+    price = option(
+        None,
+        "--price",
+        metavar="USD",
+        read=parse.prices,
+        help="USD per device-hour, for all or for each: 2.50, or h100-sxm=2.2,mi300x=1.9.",
+    )
+    price_kind = option(
+        None,
+        "--price-kind",
+        metavar="KIND",
+        read=parse.choice("on-demand", "long-rental", "spot", "ownership"),
+        help="Which recorded prices count: on-demand, long-rental, spot, ownership. [default: one kind for all]",
+    )
 
 
 class Reading(Group):

@@ -13,6 +13,7 @@ from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.commands import space as s
+from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import UsageError, printable
 from llmcalc.figures import Figure
 from llmcalc.present import Axis, Chart, Column, Fact, Mark, Report, Series, shown
@@ -107,7 +108,9 @@ def pareto(
     across, up = _axis(work.x, search.X_AXES, "x"), _axis(work.y, search.Y_AXES, "y")
     limits = search.Limits(limit.max_tpot, limit.max_ttft, limit.min_tokens_per_s, limit.budget)
     asked = _marks(work.mark or [])
-    chosen = s.candidates(found, s.devices(place.hardware), tp, money.price)
+    devices = s.devices(place.hardware)
+    owned = purse(money, (device for _, device in devices))
+    chosen = s.candidates(found, devices, tp, owned)
     s.check_ranks(found, chosen)
     space = s.space(found, chosen, tokens, place, work.prompt, method, run)
     progress = s.Progress()
@@ -116,7 +119,7 @@ def pareto(
     rows = search.front_rows(space, swept)
     best = search.row(space, *search.trace(swept, swept.chosen[2])) if swept.chosen else None
     marked = {name: search.row(space, *search.trace(swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
-    named = [_named(space, text, rows, across, up, money.price) for text in work.point or []]
+    named = [_named(space, text, rows, across, up, owned) for text in work.point or []]
     labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
     held = [(row, limits.tpot_s) for row in (*rows, best)] + [(marked[name], tpot_s) for name, tpot_s in asked.items()]
     for each, tpot_s in held:
@@ -350,7 +353,7 @@ def _brief(rows: Sequence[dict[str, Any]]) -> tuple[int, ...]:
 
 
 def _named(
-    space: search.Space, text: str, rows: list[dict[str, Any]], across: search.Axis, up: search.Axis, price: float | None
+    space: search.Space, text: str, rows: list[dict[str, Any]], across: search.Axis, up: search.Axis, owned: Purse
 ) -> dict[str, Any]:
     """The named point, which point of the front dominates it, and why."""
     from llmcalc import hardware, search
@@ -365,7 +368,8 @@ def _named(
         )
     count, name = hardware.parse_count(device_words)
     ranks = parse.whole_number(settings.get("tp", str(count)), "tp", most=8192)
-    one = search.candidate(hardware.load(name), (ranks,), True, price)
+    device, usd = owned.of(hardware.load(name))
+    one = search.candidate(device, (ranks,), True, usd)
     s.check_ranks(space.model, (one,))
     weights = s.weight_formats(space.model, settings["weights"], space.engine) if "weights" in settings else space.weights[:1]
     kv = settings.get("kv", settings.get("kv_dtype"))

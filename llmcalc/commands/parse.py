@@ -198,3 +198,30 @@ def gibibytes(text: str, name: str) -> float:
     """A size; a plain number is of GiB, as vLLM's option means it. Errors: bad-quantity."""
     plain = text.strip()
     return units.quantity(f"{plain} GiB" if plain.replace(".", "", 1).isdigit() else plain, "bytes")
+
+
+def choice(*known: str) -> Callable[[str, str], str]:
+    """One of these words. Errors: bad-value."""
+
+    def read(text: str, name: str) -> str:
+        word = text.strip().lower().replace("_", "-").replace(" ", "-")
+        if word not in known:
+            raise UsageError("bad-value", f"{name} {text[:40]!r} is none of {', '.join(known)}", f"write it like --{name} {known[0]}")
+        return word
+
+    return read
+
+
+def prices(text: str, name: str) -> float | dict[str, float]:
+    """A price for all, or `device=price` between commas. Errors: bad-quantity, bad-value."""
+    if "=" not in text:
+        return quantity("usd/h")(text, name)
+    found = {}
+    for part in text.split(","):
+        device, _, usd = part.partition("=")
+        if not device.strip() or not usd.strip():
+            raise UsageError(
+                "bad-value", f"{name} {part[:40]!r} is not a device and its price", f"write it like --{name} h100-sxm=2.2,mi300x=1.9"
+            )
+        found[device.strip()] = quantity("usd/h")(usd.strip(), name)
+    return found

@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 import typer
 
-from llmcalc import loadgen, units
+from llmcalc import hardware, loadgen, units
 from llmcalc import traffic as arrivals
 from llmcalc.answers import Answer, Words, words
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
+from llmcalc.commands.purse import purse
 from llmcalc.commands.space import listed
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import loadtest, planned, pools
@@ -156,7 +157,8 @@ def plan(
     traffic = asked_traffic(found, coming)
     names = listed(DEFAULT_DEVICES if place.hardware is None else place.hardware, "hardware")
     formats = listed(place.weights, "weights")
-    every = (c.laid_out(found, name, place, running, running, weights=weights) for name in names for weights in formats)
+    owned = purse(running, (hardware.load(hardware.parse_count(name)[1]) for name in names))
+    every = (c.laid_out(found, name, place, running, running, weights, owned) for name in names for weights in formats)
     layouts = list({(layout.device.id, layout.weights.name): layout for layout in every}.values())
     fixed = place.tp is not None or any(layout.ranks > 1 for layout in layouts)
     method, mfu, mbu = method_of(steps)

@@ -13,6 +13,7 @@ from llmcalc import engines, units
 from llmcalc.architecture import Model
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
+from llmcalc.commands.purse import Purse
 from llmcalc.engines import Engine
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import memory
@@ -121,7 +122,7 @@ def _holds(device: Device, filters: list[str]) -> bool:
     return True
 
 
-def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | None, usd: float | None) -> tuple[Candidate, ...]:
+def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | None, purse: Purse) -> tuple[Candidate, ...]:
     """The devices in the numbers that may be used. Errors: bad-layout where a single model cannot be cut so."""
     from llmcalc import search
 
@@ -135,7 +136,8 @@ def candidates(model: Model, found: list[tuple[int | None, Device]], tp: str | N
     for count, device in found:
         if count is not None and tp is not None and count not in asked:
             raise UsageError("bad-layout", f"{count} × {device.id} is not tp {tp}", "give the number once")
-        made.append(search.candidate(device, asked if count is None else (count,), count is not None, usd))
+        counted, usd = purse.of(device)
+        made.append(search.candidate(counted, asked if count is None else (count,), count is not None, usd))
     return tuple(made)
 
 
