@@ -64,7 +64,7 @@ def norm(name: str, width: int, style: NormStyle = "rms") -> tuple[Weight, ...]:
 Reach = Literal["full", "window", "chunked"]
 Kind = (
     Reach
-    | Literal["shared", "cross", "sparse", "shared-weights", "cca", "mla", "mla-sparse", "compressed", "compressed-sparse"]
+    | Literal["shared", "cross", "bidirectional", "sparse", "shared-weights", "cca", "mla", "mla-sparse", "compressed", "compressed-sparse"]
     | Literal["delta-net", "kimi-delta", "lightning", "linear", "mamba1", "mamba2", "rg-lru", "short-conv", "linear-layer"]
     | Literal["rwkv4", "rwkv5", "rwkv6", "rwkv7", "mlstm"]
 )
@@ -170,6 +170,7 @@ class Stack:
     max_context: int | None = None
     notes: tuple[str, ...] = ()
     buffers: tuple[tuple[str, int, int], ...] = ()  # (name, elements, bytes each) in the file that are no parameters
+    generates: bool = True  # an encoder does not: no cache, no steps
     unread: str = ""  # what stands beside the language model and is not counted
 
 

@@ -351,7 +351,8 @@ unpadded_vocab_size use_attention_gate use_bias use_bidirectional_attention use_
 use_gemma_norm use_group_norm use_head_wise_attn_gate use_mixed_mlp_moe use_mla use_parallel_residual use_post_norm use_qk_norm
 use_qkv_bias use_residual use_sandwich_norm use_shared_attention_adapter use_sliding_window use_sparse_attention use_time_first
 v_dim_factor v_head_dim v_low_rank_dim vision_config vocab_size vocab_size_per_layer_input weight_tying window_size word_embed_proj_dim
-zero_expert_num draft_vocab_size target_hidden_size eagle_config dflash_config
+zero_expert_num type_vocab_size local_attention global_attn_every_n_layers norm_bias
+draft_vocab_size target_hidden_size eagle_config dflash_config
 """.split()
 )
 
@@ -359,6 +360,11 @@ zero_expert_num draft_vocab_size target_hidden_size eagle_config dflash_config
 METADATA: dict[str, str] = {
     "architectures": "names the class, for files without model_type and types that have two",
     "is_encoder_decoder": "asked by encoder-decoder classes to refuse half a model; the others have no encoder to add",
+    "is_decoder": "a switch of encoders to refuse their other half",
+    "num_labels": "of a classifier's head, read from its class",
+    "id2label": "as num_labels",
+    "dim": "distilbert's hidden_size",
+    "hidden_dim": "distilbert's intermediate_size",
     "is_moe": "doge alone; elsewhere the number of experts says it",
     "architecture": "phi-msft's layout of a block, in an object of its own",
     "quantization_bit": "chatglm's own quantisation: bits, not parameters",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Encoder-only types: they generate nothing, so there is no cache to size.
 NO_CACHE = frozenset(
-    """bert roberta xlm-roberta deberta deberta-v2 distilbert electra albert camembert modernbert mpnet nomic_bert clip siglip
+    """deberta deberta-v2 electra albert mpnet nomic_bert clip siglip
     siglip2 clip_text_model siglip_text_model bert-generation data2vec-text megatron-bert
     roberta-prelayernorm roc_bert xmod vit dinov2 pixtral clip_vision_model siglip_vision_model
     wav2vec2 hubert xlm ernie layoutlm layoutlmv3 esm
@@ -97,6 +97,8 @@ _BARE = re.compile(r"^(\w+?)(Text)?Model$")
 
 def _headed(stack: Stack, raw: Mapping[str, Any], architecture: str) -> Stack:
     """The stack with the head that its class has: classifiers have one of their own, embedders none."""
+    if not stack.generates:
+        return stack  # its reader knows its heads
     if _CLASSIFIER.search(architecture):
         labels = raw.get("num_labels") or len(raw.get("id2label") or ()) or 2
         if isinstance(labels, bool) or not isinstance(labels, int) or not 0 < labels <= MOST:

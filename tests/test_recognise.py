@@ -201,3 +201,45 @@ def test_a_name_that_speaks_of_a_quantisation(tmp_path: Path) -> None:
     notes = model.read(found.config, id=found.id).notes
     assert notes == ("the name says NVFP4, and the config has no quantization block: weights are counted in its dtype",)
     assert not model.read(found.config, id="org/Devstral-27B").notes
+
+
+BERT: dict[str, Any] = {"model_type": "bert", "num_hidden_layers": 12, "max_position_embeddings": 512, "type_vocab_size": 2}
+BERT |= {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30522}
+XLMR = BERT | {
+    "model_type": "xlm-roberta",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+XLMR |= {"vocab_size": 250_002, "max_position_embeddings": 8194, "type_vocab_size": 1}
+
+
+@pytest.mark.parametrize(
+    ("raw", "params"),
+    [
+        # bert-base-uncased, roberta-base, bge-m3, bge-reranker-v2-m3, distilbert-base, ModernBERT-base: published counts.
+        (BERT, 109_482_240),
+        (BERT | {"model_type": "roberta", "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}, 124_645_632),
+        (XLMR, 567_754_752),
+        (XLMR | {"architectures": ["XLMRobertaForSequenceClassification"], "id2label": {"0": "LABEL_0"}}, 567_755_777),
+        ({"model_type": "distilbert", "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "vocab_size": 30522}, 66_362_880),
+        (
+            {"model_type": "modernbert", "hidden_size": 768, "num_hidden_layers": 22, "intermediate_size": 1152, "vocab_size": 50368},
+            149_014_272,
+        ),
+    ],
+)
+def test_encoders_have_parameters_and_no_cache(raw: dict[str, Any], params: int) -> None:
+    found = model.read(raw)
+    assert memory.language_params(found) == params
+    assert memory.kv(found, 512, 1, "auto").results.kv_bytes_per_sequence == 0
+
+
+def test_an_encoder_reads_documents_and_writes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    assert main(["prefill", "-m", str(tmp_path), "-d", "l4", "--prompt", "512", "--json"]) == 0
+    read = json.loads(capsys.readouterr().out)["results"]
+    assert read["attention_flops"] == 12 * 4 * 768 * 512 * 512  # scores and mixing of every pair, not of half of them
+    assert main(["decode", "-m", str(tmp_path), "-d", "l4", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "no-kv-cache"

@@ -15,7 +15,7 @@ from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
 from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Running, Stored, Whence, Wires, Work
 from llmcalc.commands.purse import Purse, purse
-from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
+from llmcalc.errors import ConfigError, LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
     from llmcalc.estimate.vision import Looked
@@ -28,7 +28,7 @@ __all__ = ["of_source"]
 def load(reference: str, **options: Any) -> Model:
     """The model of a reference; an error of the Hub names bundled ones that are called alike."""
     try:
-        return load_model(reference, **options)
+        return _for_command(load_model(reference, **options))
     except LlmcalcError as problem:
         if problem.code not in ("network", "offline-not-cached", "model-not-found"):
             raise
@@ -39,6 +39,17 @@ def load(reference: str, **options: Any) -> Model:
         if not near or any(name in (problem.hint or "") for name in near):
             raise
         raise type(problem)(problem.code, problem.message, f"bundled: {', '.join(near)}; {problem.hint}") from None
+
+
+def _for_command(model: Model) -> Model:
+    """The model, if the running command has something to say about it. Errors: no-kv-cache."""
+    if model.stack.generates or options.running() in ("", "prefill", "show", "check", "list_models"):
+        return model
+    raise ConfigError(
+        "no-kv-cache",
+        f"model type {printable(model.model_type)} is an encoder: it generates no tokens and keeps no KV cache",
+        "the commands weights and prefill size it",
+    )
 
 
 def model_header(model: Model) -> dict[str, Any]:

@@ -459,6 +459,11 @@ ESTIMATING: tuple[type[Group], ...] = (Placement, Work, Money, Running, Output)
 _running: ContextVar[tuple[str, tuple[Group, ...], tuple[Group, ...]]] = ContextVar("_running", default=("", (), ()))
 
 
+def running() -> str:
+    """The name of the command that runs, or nothing outside of one."""
+    return _running.get()[0]
+
+
 def unused() -> tuple[str, ...]:
     """A sentence for every option that was given to the running command and that nothing has read so far."""
     command, taken, hidden = _running.get()

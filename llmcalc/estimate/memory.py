@@ -293,7 +293,7 @@ def published_counts(model: Model) -> set[int]:
 
 def head_params(model: Model) -> int:
     """Parameters of the LM head, tied or not; of a prompt only the last token needs it."""
-    return model.stack.vocab * model.stack.embedding[0].columns
+    return model.stack.vocab * model.stack.embedding[0].columns if model.stack.generates else 0
 
 
 def active_params(model: Model, *, embedding: bool = False) -> int:

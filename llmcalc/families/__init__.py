@@ -56,6 +56,7 @@ _TYPES = {
         bailing_moe_v2 xverse skywork aquila Yi orion stablelm_epoch llava_llama llava_mistral llava_qwen Keye KeyeVL1_5 phi4mm telechat
         telechat2 plamo deci openelm codeshell jais phi3small baichuan_m1 grok-1 git arctic step3_text minicpmo telechat3 nanbeige
         plamo3 bailing_moe_linear PanguProMoE""",
+    "encoder": "bert roberta xlm-roberta camembert distilbert modernbert",
     "seq2seq": "t5 mt5 umt5 longt5 bart whisper t5gemma t5gemma2 mbart pegasus m2m_100 marian plbart blenderbot blenderbot-small",
 }
 MODULES: dict[str, str] = {model_type: module for module, types in _TYPES.items() for model_type in types.split()}
