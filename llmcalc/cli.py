@@ -16,7 +16,7 @@ import typer
 import typer.core
 
 from llmcalc import __version__
-from llmcalc.commands import COMMANDS
+from llmcalc.commands import COMMANDS, GROUPS
 from llmcalc.commands.spoken import flags
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
@@ -133,9 +133,13 @@ def main(arguments: list[str] | None = None) -> int:
     _sane_width()
     if COMPLETE in os.environ:
         _complete()
-    args = args[1:] if args[:1] == ["--"] else args
+    args = _in_short(args[1:] if args[:1] == ["--"] else args)
     command = args[0] if args and args[0] in COMMANDS else None
     try:
+        if args in ([], ["--help"], ["-h"]):
+            sys.stdout.write(encodable(_front(), getattr(sys.stdout, "encoding", None)))
+            sys.stdout.flush()
+            return 0
         if args and command is None and not args[0].startswith("-"):
             near = close_matches(args[0], COMMANDS)
             hint = f"did you mean {near[0]}?" if near else "llmcalc --help shows the commands"
@@ -158,7 +162,9 @@ def main(arguments: list[str] | None = None) -> int:
         if _interrupted(problem):
             return 130
         if hasattr(problem, "format_message"):  # typer's own usage errors, without importing its internals
-            hint = f"llmcalc {command} --help shows the options" if command else "llmcalc --help shows the commands"
+            hint = _meant(problem.format_message()) or (
+                f"llmcalc help {command} shows the options" if command else "llmcalc --help shows the commands"
+            )
             return _fail(args, command, "usage", printable(problem.format_message(), 300), hint, 2, problem)
         if isinstance(problem, OSError):
             return _fail(args, command, "system", f"the system says: {problem.strerror or problem}", None, 1, problem)
@@ -184,6 +190,97 @@ def _sane_width() -> None:
     if given:
         columns = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else 0
         os.environ["COLUMNS"] = str(min(columns, WIDEST) or 80)
+
+
+NEEDS = frozenset(
+    {"kv", "weights", "fit", "decode", "prefill", "quant", "spec", "layouts", "roofline", "cost", "compare", "pareto"}
+) | frozenset({"plan", "simulate", "prefix", "levers", "models", "hardware"})
+"""Commands that say nothing alone: bare, they show their help."""
+NO_NETWORK = frozenset({"hardware", "quiz", "accuracy", "doctor"})
+"""Commands that never ask the network: --offline holds without a word."""
+
+
+def _in_short(args: list[str]) -> list[str]:
+    """What people type in short, in full: `help kv`, a bare command, `kv Qwen/Qwen3-8B`, `fit Qwen/Qwen3-8B h100-sxm`."""
+    if args[:1] == ["help"]:
+        args = [*args[1:], "--help"] if args[1:2] else ["--help"]
+    if not args or args[0] not in COMMANDS:
+        return args
+    command, rest = args[0], args[1:]
+    if command in NEEDS and not rest:
+        return [command, "--help"]
+    if command in NO_NETWORK:
+        rest = [word for word in rest if word != "--offline"]
+    if command in NEEDS - {"models", "hardware"}:
+        if _is_word(rest[0]):
+            rest = ["--model", *rest]
+        if rest[0] == "--model" and len(rest) > 2 and _is_word(rest[2]):
+            rest = [*rest[:2], "--hardware", *rest[2:]]
+    return [command, *rest]
+
+
+MEANT = {
+    "gpus": "-d '8x h100-sxm'",
+    "num-gpus": "-d '8x h100-sxm'",
+    "n-gpus": "-d '8x h100-sxm'",
+    "num-devices": "-d '8x h100-sxm'",
+    "vram": "--hardware with the size in the name: 'rtx-4090 24GB'",
+    "dtype": "--weights",
+    "bits": "--weights int4",
+    "load-in-4bit": "--weights nf4",
+    "load-in-8bit": "--weights int8",
+    "qps": "--rate",
+    "rps": "--rate",
+    "request-rate": "--rate",
+    "requests-per-second": "--rate",
+    "max-concurrency": "--batch",
+    "slo": "--max-ttft and --max-tpot",
+    "itl": "--max-tpot",
+    "max-itl": "--max-tpot",
+    "tokens": "--output-tokens",
+    "max-tokens": "--output-tokens",
+    "max-new-tokens": "--output-tokens",
+    "prompt-len": "--prompt",
+    "prompt-tokens": "--prompt",
+    "seq-len": "--ctx",
+    "max-length": "--ctx",
+    "num-speculative-tokens": "--draft-tokens",
+    "speculative-model": "--draft",
+    "enable-expert-parallel": "--ep N",
+    "cost": "--price",
+    "spot": "--price",
+}
+"""What is meant by words that no option has."""
+
+
+def _meant(message: str) -> str | None:
+    found = re.search(r"No such option: --?([-\w]+)", message)
+    near = MEANT.get(found[1].lower()) if found else None
+    return f"say it with {near}" if near else None
+
+
+def _is_word(text: str) -> bool:
+    return text == "-" or not text.startswith("-")
+
+
+def _front() -> str:
+    """The first screen: what it is, three examples, the commands by what they are for."""
+    lines = [
+        "llmcalc: how much memory, how fast, how much money does a language model take?",
+        "",
+        "  llmcalc fit Qwen/Qwen3-8B rtx-4090            does it fit, and how often",
+        "  llmcalc decode Qwen/Qwen3-32B 2xh100 -b 16    how fast does it write",
+        "  llmcalc plan Qwen/Qwen3-8B --rate 12 --prompt 2k --output-tokens 300",
+        "",
+    ]
+    for group, members in GROUPS.items():
+        for number in range(0, len(members), 2):
+            pair = "".join(
+                f"{name:<9}{words:<27}" if number + 1 < len(members) else f"{name:<9}{words}"
+                for name, words in members[number : number + 2]
+            )
+            lines.append(f"  {group if number == 0 else '':<9}{pair}".rstrip())
+    return "\n".join([*lines, "", "  llmcalc help COMMAND explains one; --version says which release this is", ""])
 
 
 def _interrupted(problem: BaseException | None) -> bool:

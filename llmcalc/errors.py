@@ -4,7 +4,7 @@ LlmcalcError            a known run-time failure: exit 1
 ├── UsageError          a bad option or value: exit 2
 ├── ConfigError         a model's config that cannot be read
 ├── SourceError         a model that cannot be found or fetched
-└── ProfileError        a hardware profile that cannot be read
+└── ProfileError        a hardware profile that cannot be read; a name that is no device's is a DeviceError, exit 2
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class SourceError(LlmcalcError):
 
 class ProfileError(LlmcalcError):
     """A hardware profile that does not satisfy the schema."""
+
+
+class DeviceError(ProfileError, UsageError):
+    """A name that no device has, or that several have: a bad value of an option."""
 
 
 def close_matches(word: str, known: Iterable[str], limit: int = 3) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmcalc import data, links
-from llmcalc.errors import LlmcalcError, ProfileError, UsageError, close_matches, printable
+from llmcalc.errors import DeviceError, LlmcalcError, ProfileError, UsageError, close_matches, printable
 from llmcalc.units import decimal_size, quantity, usd
 
 if TYPE_CHECKING:
@@ -218,6 +218,8 @@ def joined(device: Device, link: str | None, network: str | None) -> Device:
 
 _BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
 _COUNT = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_BEHIND = re.compile(r"(\S.*?)\s*[x×*:]\s*(\d{1,4})\s*", re.IGNORECASE | re.DOTALL)
+_BEFORE = re.compile(r"\s*(\d{1,4})\s+(\S.*)", re.DOTALL)
 _VARIANT = re.compile(r"\s+(\([^)]*\)|\d+\s?GB)$")
 _SIZED = re.compile(r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL)
 
@@ -485,7 +487,7 @@ def _of_size(ident: str, note: str, size: float, reference: str) -> Device:
     if len(fitting) == 1:
         return _resized(fitting[0], size)
     sold = " or ".join(decimal_size(each) for each in sizes)
-    raise ProfileError(
+    raise DeviceError(
         "hardware-not-found",
         f"{reference!r}: {ident} has {sold}, not {decimal_size(size)}",
         "give the size that is sold, or describe the device in a YAML file",
@@ -514,7 +516,7 @@ def _find(name: str) -> tuple[str | None, str]:
         return ident, f"{name!r} is taken as {ident}{rest}"
     if key in index.shared:
         several = index.shared[key]
-        raise ProfileError("hardware-ambiguous", f"{name!r} may be {', '.join(several[:-1])} or {several[-1]}", "give one of these ids")
+        raise DeviceError("hardware-ambiguous", f"{name!r} may be {', '.join(several[:-1])} or {several[-1]}", "give one of these ids")
     for stem, path in mine.items():  # the user's aliases are not indexed: read them only when all else failed
         try:
             profile = read(path)
@@ -533,7 +535,7 @@ def _unknown(reference: str) -> ProfileError:
     if re.search(r"laptop|mobile|max-?q", reference, re.IGNORECASE):
         hint = "a laptop part is not the desktop card of that number. "  # half the bandwidth and other memory
     shown = reference if len(reference) <= 60 else reference[:59] + "…"
-    return ProfileError(
+    return DeviceError(
         "hardware-not-found",
         f"no device is called {shown!r}" if reference else "no device is named",
         f"{hint}`llmcalc hardware list` names all; a YAML file can describe another",
@@ -639,17 +641,30 @@ def _mark(profile: Profile, field: str) -> str:
 
 
 def parse_count(text: str) -> tuple[int, str]:
-    """`2x rtx-4090`, `8×h100-sxm`, `8 x h100` to (count, name); a bare name counts 1, a machine's name its devices: `2x hgx-h100` is 16.
+    """`2x rtx-4090`, `8×h100-sxm`, `8 x h100`, `h100:8` to (count, name).
+
+    A bare name counts 1, a machine's name its devices: `2x hgx-h100` is 16.
 
     Errors: bad-device-count.
     """
-    found = _COUNT.fullmatch(text)
+    found = _COUNT.fullmatch(text) or _loosely(text)
     # "7900 XTX" and "7950X" are names, not 7900 times "TX"; "2xh100.yaml" may be a file.
     if found is None or _key(text) in _index().exact or (_is_file_name(text) and Path(text).is_file()):
         return _index().systems.get(_key(text), 1), text.strip()
     if int(found[1]) < 1:
         raise UsageError("bad-device-count", f"{text!r} is no device at all", "write it like 2x rtx-4090")
     return int(found[1]) * _index().systems.get(_key(found[2]), 1), found[2].strip()
+
+
+def _loosely(text: str) -> re.Match[str] | None:
+    """`h100x8`, `h100:8` and `8 h100` as `8x h100`, where the whole is no name and the rest is one."""
+    if _find(text)[0] is not None:
+        return None
+    behind, before = _BEHIND.fullmatch(text), _BEFORE.fullmatch(text)
+    for found, number, name in ((behind, 2, 1), (before, 1, 2)):
+        if found and (_find(found[name])[0] is not None or _key(found[name]) in _index().systems or _key(found[name]) in _index().shared):
+            return _COUNT.fullmatch(f"{found[number]}x {found[name]}")
+    return None
 
 
 def check(path: str | Path) -> list[str]:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_tables_fit_their_terminal(columns: int, capsys: pytest.CaptureFixture[s
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     main([*KV, "-f", "csv"])
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert row["model"] == "Qwen/Qwen3-8B" and row["kv_bytes_per_sequence"] == str(QWEN3_8B_32K)
+    assert row["kind"] == "full" and row["bytes_per_sequence"] == str(QWEN3_8B_32K)
     main([*KV, "--format", "markdown"])
     assert "| KV per sequence | 4.50 GiB | 4,831,838,208 B |" in capsys.readouterr().out
     main([*KV, "-f", "html"])
@@ -125,13 +126,14 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "start"), [("json", "{"), ("csv", "model,"), ("md", "### KV"), ("html", "<!doctype"), ("txt", "KV cache")]
+    ("ending", "start"), [("json", "{"), ("csv", "layers,"), ("md", "### KV"), ("html", "<!doctype"), ("txt", "KV cache")]
 )
 def test_the_ending_of_the_output_picks_the_format(ending: str, start: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / f"out.{ending}"
     assert main([*KV, "-o", str(target)]) == 0
     assert target.read_text(encoding="utf-8").startswith(start)
-    assert capsys.readouterr().out == ""
+    said = capsys.readouterr()
+    assert said.out == "" and said.err == ("" if ending == "json" else f"wrote {target} (1 row)\n")
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +144,6 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("args", "code", "status"),
     [
-        (["kv"], "usage", 2),
         (["kv", "--nonsense"], "usage", 2),
         (["nonsense"], "usage", 2),
         (["kv", "-m", "Qwen/Qwen3-8B", "-c", "32q"], "bad-tokens", 2),
@@ -325,13 +326,35 @@ def test_kv_of_a_bundled_model_imports_neither_the_hub_client_nor_numpy() -> Non
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"llmcalc {__version__}\n"
-    assert main(["--help"]) == 0
-    top = capsys.readouterr().out
+    assert main([]) == 0 and main(["--help"]) == 0 and main(["help"]) == 0
+    top, again, third = [f"llmcalc:{text}" for text in capsys.readouterr().out.split("llmcalc:")[1:]]
+    assert top == again == third and len(top.splitlines()) <= 24 and max(map(len, top.splitlines())) <= 80 and "…" not in top
+    for bare in ("models", "hardware", "kv"):
+        assert main([bare]) == 0 and main(["help", bare]) == 0
+        assert capsys.readouterr().out.count("Usage: llmcalc") == 2
     for name in COMMANDS:
-        assert f"  {name} " in top
+        assert f" {name} " in top
         assert main([name, "--help"]) == 0
         text = capsys.readouterr().out
         assert "Usage: llmcalc" in text
+
+
+@pytest.mark.parametrize("short", ["fit Qwen/Qwen3-8B 2xh100-sxm", "fit Qwen/Qwen3-8B h100-sxm:2", "fit Qwen/Qwen3-8B '2 h100-sxm'"])
+def test_what_is_typed_in_short(short: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*shlex.split(short), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["model"]["id"], found["hardware"]["id"], found["hardware"]["count"]) == ("Qwen/Qwen3-8B", "h100-sxm", 2)
+
+
+def test_a_word_of_another_tool_is_understood_or_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "decode -m Qwen/Qwen3-8B -d h100-sxm --max-model-len 4k --batch-size 4 --json"
+    answers = []
+    for words in ("--tensor-parallel-size 2 --quantization fp8", "-tp 2 --weights fp8"):
+        assert main([*line.split(), *words.split()]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+    assert main(["decode", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--num-gpus", "2"]) == 2
+    assert "-d '8x h100-sxm'" in capsys.readouterr().err
 
 
 def test_a_mistyped_command_is_answered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -446,8 +446,8 @@ def test_every_null_has_its_reason(line: str, capsys: pytest.CaptureFixture[str]
 
 def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--engine", "vllm", "--reserve", "2GB", "--memory-utilization", "0.5", "--check")
-    warnings = ask(capsys, "prefill", "-m", LLAMA, *H100, *given)["warnings"]
-    assert sorted(warnings) == [f"{name}: prefill makes no use of it" for name in ("check", "engine", "memory-utilization", "reserve")]
+    warnings = ask(capsys, "weights", "-m", LLAMA, *given)["warnings"]
+    assert sorted(warnings) == [f"{name}: weights makes no use of it" for name in ("check", "engine", "memory-utilization", "reserve")]
     assert "ctx: prefix makes no use of it" in ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "-c", "2k")["warnings"]
     assert "tp: layouts makes no use of it" in ask(capsys, "layouts", "-m", LLAMA, "-d", "2x h100-sxm", "--tp", "2")["warnings"]
     four = ask(capsys, "prefix", "-m", LLAMA, *H100, "--prompt", "1k", "--batch", "4")
@@ -544,7 +544,7 @@ def test_errors_in_json(command: str, capsys: pytest.CaptureFixture[str], monkey
     on_device = [word for word in needs if word not in H100]
     for code, kind, args in (
         (1, "offline-not-cached", ["-m", "nobody/nothing", *needs]),
-        (1, "hardware-not-found", ["-m", LLAMA, "-d", "no-such-device", *on_device]),
+        (2, "hardware-not-found", ["-m", LLAMA, "-d", "no-such-device", *on_device]),
         (2, "unknown-format", ["-m", LLAMA, *needs, "--kv-dtype", "fp7"]),
         (2, "usage", ["-m", LLAMA, *needs, "--no-such-option"]),
         (2, "bad-value" if command == "spec" else "usage", [*needs]),

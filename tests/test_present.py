@@ -58,8 +58,8 @@ a remark
   assumes bf16
 """,
     "csv": """\
-model,ctx_tokens,kv_bytes_per_token,unknown,hidden
-[bold]o/n,1024,147456,,1
+layers,kind,bytes
+36,full|x,1536
 """,
     "markdown": """\
 ### KV cache of \\[bold\\]o/n

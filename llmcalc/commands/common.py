@@ -273,7 +273,7 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
 
     --explain has a use where figures carry a derivation, --check where there is a verdict.
     """
-    chosen, output = out.chosen(), out.output
+    chosen, output = out.chosen(), None if out.output == "-" else out.output
     explain = bool(report.figures) and getattr(out, "explain", False)
     check = check or (report.verdict is not None and getattr(out, "check", False))
     report = spoken.report(replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()), explain=explain))
@@ -284,6 +284,9 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
         write(str(made))
     else:
         save(made, output)
+        if chosen != "json":  # a successful run of --json leaves stderr empty
+            counted_rows = f" ({counted(len(report.rows), 'row')})" if present.carries(chosen).rows and report.rows else ""
+            sys.stderr.write(encodable(f"wrote {printable(output, 300)}{counted_rows}\n", getattr(sys.stderr, "encoding", None)))
     if report.warnings and not present.carries(chosen).warnings:
         from llmcalc.present import terminal
 

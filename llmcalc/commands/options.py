@@ -147,6 +147,8 @@ class ModelChoice(Whence):
         ...,
         "--model",
         "-m",
+        "--model-id",
+        "--model-path",
         metavar="MODEL",
         autocompletion=completion.models,
         help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
@@ -159,6 +161,8 @@ class Layout(Group):
     weights = option(
         "auto",
         "--weights",
+        "--quantization",
+        "-q",
         metavar="FORMAT",
         autocompletion=completion.weights,
         help="auto (as the checkpoint ships) or a number format.",
@@ -167,17 +171,34 @@ class Layout(Group):
         "auto",
         "--kv-dtype",
         "--kv-cache-dtype",
+        "--cache-type-k",
+        "-ctk",
         metavar="FORMAT",
         autocompletion=completion.caches,
         help="auto (the checkpoint's scheme, else its dtype) or a format.",
     )
-    tp = option(None, "--tp", metavar="N", read=parse.counting(most=8192), help="Tensor parallel ranks. [default: 1, or N of 'Nx device']")
-    pp = option("1", "--pp", metavar="N", read=parse.counting(most=1024), help="Pipeline stages.")
-    ep = option("1", "--ep", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks.")
+    tp = option(
+        None,
+        "--tp",
+        "--tensor-parallel-size",
+        "-tp",
+        "--tp-size",
+        metavar="N",
+        read=parse.counting(most=8192),
+        help="Tensor parallel ranks. [default: 1, or N of 'Nx device']",
+    )
+    pp = option(
+        "1", "--pp", "--pipeline-parallel-size", "-pp", "--pp-size", metavar="N", read=parse.counting(most=1024), help="Pipeline stages."
+    )
+    ep = option(
+        "1", "--ep", "--expert-parallel-size", "--ep-size", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks."
+    )
     dp = option(
         "1",
         "--dp",
         "--data-parallel-size",
+        "-dp",
+        "--dp-size",
         metavar="N",
         read=parse.counting(most=8192),
         help="Groups of tp ranks, each with sequences of its own; experts are dealt over all.",
@@ -230,6 +251,7 @@ class Running(Group):
         None,
         "--memory-utilization",
         "--gpu-memory-utilization",
+        "--mem-fraction-static",
         metavar="SHARE",
         read=parse.fraction,
         help="Share of device memory the engine may use.",
@@ -239,6 +261,8 @@ class Running(Group):
         None,
         "--max-num-batched-tokens",
         "--ubatch-size",
+        "-ub",
+        "--chunked-prefill-size",
         metavar="TOKENS",
         read=parse.counting(most=2**24),
         help="Tokens of an engine's step. [default: the engine's]",
@@ -247,6 +271,8 @@ class Running(Group):
         None,
         "--max-num-seqs",
         "--parallel",
+        "-np",
+        "--max-running-requests",
         metavar="N",
         read=parse.counting(most=2**20),
         help="Sequences an engine runs at a time. [default: the engine's]",
@@ -291,20 +317,26 @@ class Work(Group):
         "-c",
         "--context",
         "--max-model-len",
+        "--context-length",
+        "--ctx-size",
         metavar="TOKENS",
         read=units.tokens,
         help="Tokens held per sequence: 32768, 32k, 1M (k = 1024).",
     )
-    batch = option("1", "--batch", "-b", metavar="N", read=parse.whole_number, help="Concurrent sequences.")
+    batch = option("1", "--batch", "-b", "--batch-size", metavar="N", read=parse.whole_number, help="Concurrent sequences.")
     image = option(None, "--image", metavar="WxH[,N]", read=parse.image, help="Images in each prompt: 1024x1024, or 1024x768,3 for three.")
 
 
 class Request(Group):
     """What one request asks."""
 
-    prompt = option(None, "--prompt", metavar="TOKENS", read=units.tokens, help="Prompt tokens. [default: the context]")
+    prompt = option(
+        None, "--prompt", "--input-len", "--isl", metavar="TOKENS", read=units.tokens, help="Prompt tokens. [default: the context]"
+    )
     cached = option("0", "--cached", metavar="TOKENS", read=parse.count_or_zero, help="Prompt tokens already in the prefix cache.")
-    output_tokens = option(None, "--output-tokens", metavar="TOKENS", read=units.tokens, help="Tokens written per request.")
+    output_tokens = option(
+        None, "--output-tokens", "--output-len", "--osl", metavar="TOKENS", read=units.tokens, help="Tokens written per request."
+    )
 
 
 class Arrivals(Group):
@@ -444,7 +476,7 @@ class File(Group):
         """The format. Errors: bad-value, unknown-output-format."""
         if self.json and self.format not in ("table", "json"):
             raise UsageError("bad-value", f"--json and --format {self.format} contradict each other", "give one of them")
-        return present.format_of("json" if self.json else self.format, self.output)
+        return present.format_of("json" if self.json else self.format, None if self.output == "-" else self.output)
 
 
 class Output(File):

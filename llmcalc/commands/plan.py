@@ -93,7 +93,11 @@ class Further(o.Group):
     def api(self) -> tuple[float, float] | None:
         """USD per 1M tokens in and out of an API, where one is named."""
         prices = self.api_input, self.api_output
-        return None if prices == (None, None) else (prices[0] or 0.0, prices[1] or 0.0)
+        if (prices[0] is None) != (prices[1] is None):
+            raise UsageError(
+                "bad-value", "an API has a price for its input and one for its output", "give both --api-input-price and --api-output-price"
+            )
+        return None if prices[0] is None or prices[1] is None else (prices[0], prices[1])
 
 
 class Paid(o.Running, o.Money):

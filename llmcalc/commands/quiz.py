@@ -82,7 +82,7 @@ class Asking(o.Group):
 
 def quiz_command(asking: Asking, out: o.File) -> None:
     """Napkin problems with real models and devices, marked by order of magnitude and explained by the estimates themselves."""
-    lang = asking.lang
+    lang = asking.lang.strip().lower()
     if lang not in LANGUAGES:
         near = close_matches(lang, LANGUAGES)
         raise UsageError(

@@ -17,7 +17,7 @@ def render(report: Report) -> str:
     """RFC 4180, with \\n line ends."""
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    if report.facts and not report.rows_first:
+    if report.facts and not (report.rows_first or report.rows):
         ids = {"model": (report.model or {}).get("id"), "hardware": (report.hardware or {}).get("id")}
         given = {key: value for key, value in {**ids, **report.inputs}.items() if value is not None}
         values = {**given, **{fact.key: fact.value for fact in report.facts if fact.key}}
