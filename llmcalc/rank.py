@@ -299,8 +299,7 @@ def line(model: Model, name: str, plan: Deployment, ctx: int, batch: int) -> str
         return f"ollama run hf.co/{file}" if plan.engine.family == "ollama" else f"llama-server -hf {file} -ngl 99 -c {ctx * batch}"
     if name not in ("auto", "fp8"):
         return ""
-    words = start.start_command(model, plan, ctx, batch)
-    return f"{words} --quantization fp8" if name == "fp8" and plan.engine.family in ("vllm", "sglang") else words
+    return start.command(model, plan, ctx, plan.max_sequences)
 
 
 def upgrades(first: Ranked, other: Ranked) -> tuple[Runs, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
@@ -653,3 +654,84 @@ def test_layers_are_dealt_to_any_number_of_cards(capsys: pytest.CaptureFixture[s
     found = run(capsys, "fit", *on, "-d", "3x rtx-5060ti-16", "-c", "204800")
     assert found["results"]["fits"] and not any("refuse" in line for line in found["warnings"])
     assert any("deals whole layers" in line for line in run(capsys, "fit", *on, "-d", "2x a6000", "--tp", "2", "-c", "4k")["warnings"])
+
+
+# ---- start lines --------------------------------------------------------------------------------------------------
+
+DOCUMENTED = {
+    "vllm": "--max-model-len --gpu-memory-utilization --max-num-seqs --max-num-batched-tokens --tensor-parallel-size --pipeline-parallel-size "
+    "--data-parallel-size --enable-expert-parallel --kv-cache-dtype --enable-prefix-caching --speculative-config --quantization --dtype "
+    "--enable-lora --max-lora-rank --max-loras --cpu-offload-gb",  # docs.vllm.ai: vllm serve
+    "sglang": "--model-path --context-length --mem-fraction-static --chunked-prefill-size --max-running-requests --tp-size --pp-size "
+    "--ep-size --kv-cache-dtype --quantization --dtype --enable-lora --max-lora-rank --max-loras-per-batch",  # docs.sglang.ai: server arguments
+    "llama.cpp": "-hf -m -ngl -c -np -ub -ctk -ctv -sm --no-kv-unified --cpu-moe --n-cpu-moe --lora",  # tools/server/README.md
+    "trt-llm": "--max_seq_len --kv_cache_free_gpu_memory_fraction --max_num_tokens --max_batch_size --tp_size --pp_size --ep_size "
+    "--kv_cache_dtype",  # trtllm-serve
+    "mlx": "--model",
+    "ollama": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "on", "holds"),
+    [
+        ("vllm", ("-m", "Qwen/Qwen3-32B", "-d", "2x rtx-4090", "--weights", "awq"), "vllm serve Qwen/Qwen3-32B-AWQ --"),
+        ("vllm", ("-m", "mistralai/Mistral-7B-Instruct-v0.3", "-d", "h100-sxm", "--weights", "fp8"), "--quantization fp8"),
+        ("vllm", ("-m", "mistralai/Mistral-7B-Instruct-v0.3", "-d", "h100-sxm", "--weights", "gptq"), "vllm serve MODEL-GPTQ --"),
+        (
+            "vllm",
+            ("-m", "Qwen/Qwen3-8B", "-d", "t4", "--weights", "fp16", "--kv-dtype", "fp16", "-c", "512", "--tp", "2"),
+            "--dtype float16",
+        ),
+        ("sglang", ("-m", "meta-llama/Llama-3.1-70B-Instruct", "-d", "2x h100-sxm", "--weights", "fp8", "--kv-dtype", "fp8"), "fp8_e4m3"),
+        ("llama.cpp", ("-m", "Qwen/Qwen3-32B", "-d", "2x rtx-4090", "--weights", "q4_k_m", "--kv-dtype", "q8_0"), "Qwen3-32B-GGUF:Q4_K_M"),
+        ("llama.cpp", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090"), "-m MODEL-BF16.gguf"),
+        ("trt-llm", ("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--kv-dtype", "fp8"), "--kv_cache_dtype fp8"),
+        ("mlx", ("-m", "Qwen/Qwen3-8B", "-d", "apple-m4-max", "--weights", "mlx-4bit"), "--model MODEL-MLX-4BIT"),
+        ("ollama", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--kv-dtype", "q8_0"), "OLLAMA_KV_CACHE_TYPE=q8_0"),
+        ("vllm", ("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--lora-rank", "16", "--max-loras", "4"), "--enable-lora --max-lora-rank 16"),
+        ("llama.cpp", ("-m", "Qwen/Qwen3-30B-A3B", "-d", "rtx-4090", "--weights", "q4_k_m", "--n-cpu-moe", "12"), "--n-cpu-moe 12"),
+    ],
+)
+def test_a_start_line_loads_what_was_computed(engine: str, on: tuple[str, ...], holds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for a shell, of options that the engine documents."""
+    context = () if "-c" in on else ("-c", "4k")
+    line = run(capsys, "fit", *on, *context, "--engine", engine)["results"]["start_command"]
+    assert holds in line
+    flags = [word for word in shlex.split(line) if (re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and word != "-m") or word in ("-hf", "-m")]
+    known = DOCUMENTED[engine].split() + (["-m"] if engine == "sglang" else [])
+    assert set(flags) <= set(known), set(flags) - set(known)
+
+
+@pytest.mark.parametrize(
+    ("on", "why"),
+    [
+        (("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "128k", "--engine", "vllm"), "beyond the model's own 40,960"),
+        (("-m", "Qwen/Qwen3-32B", "-d", "rtx-4090", "-c", "4k", "--engine", "sglang"), "it does not fit"),
+        (("-m", "Qwen/Qwen3-8B", "-d", "3x h100-sxm", "-c", "4k", "--engine", "vllm"), "engines refuse this layout"),
+        (("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "-c", "4k", "--engine", "llama.cpp", "--kv-dtype", "fp8"), "keeps no cache in fp8"),
+        (("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "4k", "--engine", "trt-llm", "--lora-rank", "16"), "adapters"),
+    ],
+)
+def test_where_nothing_starts_no_line_is_printed(on: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(capsys, "fit", *on)
+    assert found["results"]["start_command"] is None
+    assert any(line.startswith("start_command: ") and why in line for line in found["warnings"])
+
+
+def test_a_start_line_is_one_line_on_a_narrow_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert (
+        cli.main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "-c", "8k", "--engine", "vllm", "--max-num-seqs", "64", "--offline"]) == 0
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("start: vllm serve") and line.endswith("--max-num-seqs 64") for line in lines)
+
+
+def test_kv_counts_as_the_engine_does_for_all_and_for_each_device(capsys: pytest.CaptureFixture[str]) -> None:
+    """Gemma-3-27B: the engine's figure times 4; DeepSeek-V3's latent is whole on each of 8 ranks, Llama-3-70B's heads are dealt."""
+    r = run(capsys, "kv", "-m", "google/gemma-3-27b-it", "-c", "32k", "--engine", "vllm", "-b", "4")["results"]
+    assert r["engine_kv_bytes_total"] == 4 * r["engine_kv_bytes_per_sequence"] > r["kv_bytes_total"]
+    for name, share in (("deepseek-ai/DeepSeek-V3", 1), ("meta-llama/Llama-3.3-70B-Instruct", 8)):
+        r = run(capsys, "kv", "-m", name, "-c", "32k", "--tp", "8")["results"]
+        assert r["kv_bytes_per_sequence_per_device"] == r["kv_bytes_per_sequence"] / share

@@ -105,7 +105,8 @@ def remarks(plan: Deployment, r: verdict.Fit) -> tuple[str, ...]:
     """What the engine would log, and how to start it."""
     if r.log is ABSENT:
         return ()
-    return (*(f"{plan.engine.name} logs: {line}" for line in r.log), f"start: {r.start_command}")
+    started = (f"start: {r.start_command}",) if r.start_command else ()
+    return (*(f"{plan.engine.name} logs: {line}" for line in r.log), *started)
 
 
 def register(app: typer.Typer) -> None:

@@ -46,8 +46,10 @@ def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o
     plan = None
     held: dict[str, Any] = {}
     said: tuple[str, ...] = ()
-    if hardware is not None or engine != "napkin":
-        layout = place if hardware else o.Layout(weights="bf16", kv_dtype=place.kv_dtype)
+    split = place.gave("tp", "pp", "ep", "dp")
+    if hardware is not None or engine != "napkin" or split:
+        ranks = {name: place.words[name] for name in ("tp", "pp", "ep", "dp") if getattr(place, name) is not None}
+        layout = place if hardware else o.Layout(weights="bf16", kv_dtype=place.kv_dtype, **ranks)
         policy = run if hardware else o.Running(engine=engine, max_num_batched_tokens=run.max_num_batched_tokens)
         plan = c.laid_out(found, hardware or LARGE, layout, policy)
         held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None)
@@ -77,7 +79,7 @@ def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o
                 shown=r.kv_bytes_per_sequence != r.kv_bytes_per_sequence_full_attention,
             ),
             native_context_tokens=r.native_context_tokens not in (None, r.max_context_tokens),
-            **dict.fromkeys(held, engine),
+            **{key: Words(note=engine, shown=key != "engine_kv_bytes_total" or sequences > 1) for key in held},
         ),
         columns=columns(memory.KvLayers),
         rows=estimate.rows,
@@ -109,12 +111,14 @@ def beside(found: Model, plan: Deployment, tokens: int, batch: int, *, on_device
 
     held = verdict.kv_held(found, plan, Workload(tokens, batch))
     if not on_device:
-        held = {key: value for key, value in held.items() if key.startswith("engine")}
+        held = {key: value for key, value in held.items() if key.startswith(("engine", "kv_"))}
     if plan.engine.nominal:
-        del held["engine_kv_bytes_per_sequence"]
+        del held["engine_kv_bytes_per_sequence"], held["engine_kv_bytes_total"]
         return held, ()
     said = words.words(found, plan, tokens)
-    return held, said if on_device else (*said, f"{plan.engine.name}'s defaults are those on a device of 70 GiB or more")
+    if on_device or plan.engine.large is None:
+        return held, said
+    return held, (*said, f"{plan.engine.name}'s defaults are those on a device of 70 GiB or more")
 
 
 def register(app: typer.Typer) -> None:

@@ -8,8 +8,11 @@ ROWS = (
     Engine(
         name="llama.cpp", kind="desktop", split="pipeline", tensor=True, vendors=(), kinds=("gpu", "unified", "apple", "cpu"),
         start=Start(
-            "llama-server -hf {model} -ngl 99 -c {all} -np {seqs}",
-            (("-sm", "split"), ("-ub", "step"), ("-ctk", "kv"), ("-ctv", "kv"), ("--no-kv-unified", "several")),
+            "llama-server {model} -ngl {ngl} -c {all} -np {seqs}",
+            (("-sm", "split"), ("-ub", "step"), ("-ctk", "kv"), ("-ctv", "kv"), ("--no-kv-unified", "several"),
+             ("--cpu-moe", "cpu_moe"), ("--n-cpu-moe", "n_cpu_moe"), ("--lora", "lora_file")),
+            caches=(("q8_0", "q8_0"), ("q5_1", "q5_1"), ("q5_0", "q5_0"), ("q4_1", "q4_1"), ("q4_0", "q4_0"), ("iq4_nl", "iq4_nl")),
+            gguf=True,
         ),
         block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), sequences=(1, 1), large=None,
         logit_bytes=4, slot_caches=True,

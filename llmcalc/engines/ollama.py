@@ -10,6 +10,7 @@ ROWS = (
         start=Start(
             "OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={seqs}",
             (("OLLAMA_SCHED_SPREAD=", "spread"), ("OLLAMA_KV_CACHE_TYPE=", "kv")),
+            caches=(("q8_0", "q8_0"), ("q4_0", "q4_0")),
             tail="ollama serve",
         ),
         block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), sequences=(1, 1), large=None,

@@ -29,8 +29,14 @@ class Start:
     """The command that starts an engine, and pairs of a flag and what it takes, each given where that is not the engine's default."""
 
     command: str
-    """With {model}, {ctx}, {share}, {seqs} (sequences at a time) and {all} (the context of all of them together)."""
+    """With {model}, {ctx}, {share}, {seqs} (sequences at a time), {all} (the context of all of them together) and {ngl} (layers)."""
     flags: tuple[tuple[str, str], ...] = ()
+    caches: tuple[tuple[str, str], ...] = ()
+    """Formats of a cache that it knows beside 16 bits, and how it calls them."""
+    online: tuple[str, ...] = ()
+    """Formats of weights that it makes while loading."""
+    gguf: bool = False
+    """It loads GGUF files."""
     tail: str = ""
     """What follows the flags, where they are variables of the environment."""
 

@@ -25,9 +25,13 @@ ROWS = (
         start=Start(
             "python -m sglang.launch_server --model-path {model} --context-length {ctx} --mem-fraction-static {share}",
             (
+                ("--quantization", "made"), ("--dtype", "dtype"),
                 ("--chunked-prefill-size", "step"), ("--max-running-requests", "asked"), ("--tp-size", "tp"), ("--pp-size", "pp"),
-                ("--ep-size", "ep"), ("--kv-cache-dtype", "kv"),
+                ("--ep-size", "ep"), ("--kv-cache-dtype", "kv"), ("--enable-lora", "lora"),
+                ("--max-lora-rank", "lora_rank"), ("--max-loras-per-batch", "loras"),
             ),
+            caches=(("fp8", "fp8_e4m3"), ("nvfp4", "fp4_e2m1")),
+            online=("fp8",),
         ),
         log=("KV Cache is allocated. #tokens: {tokens}", "max_total_num_tokens={tokens}, context_len={ctx}"),
         pool=True, share_rule=memory_share, utilization=0.88, block_tokens=1, windows="share", window_share=0.8, state_ratio=0.9,

@@ -11,8 +11,9 @@ ROWS = (
             "trtllm-serve {model} --max_seq_len {ctx} --kv_cache_free_gpu_memory_fraction {share}",
             (
                 ("--max_num_tokens", "step"), ("--max_batch_size", "asked"), ("--tp_size", "tp"), ("--pp_size", "pp"),
-                ("--ep_size", "ep"),
+                ("--ep_size", "ep"), ("--kv_cache_dtype", "kv"),
             ),
+            caches=(("fp8", "fp8"), ("nvfp4", "nvfp4")),
         ),
         pool=True, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
         large=None, logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB),

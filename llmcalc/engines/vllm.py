@@ -14,12 +14,17 @@ GRAPHS = (0.25 * GIB, 0.009 * GIB)
 _VLLM = Engine(
     name="vllm@0.8", since=(0, 8), kind="server", split="tensor", tensor=True, vendors=("NVIDIA", "AMD", "Intel", "Huawei", "Google"),
     start=Start(
-        "vllm serve {model} --max-model-len {ctx} --gpu-memory-utilization {share} --max-num-seqs {seqs}",
+        "vllm serve {model} --max-model-len {ctx} --gpu-memory-utilization {share}",
         (
-            ("--max-num-batched-tokens", "step"), ("--tensor-parallel-size", "tp"), ("--pipeline-parallel-size", "pp"),
+            ("--max-num-seqs", "seqs"), ("--quantization", "made"), ("--dtype", "dtype"),
+                ("--max-num-batched-tokens", "step"), ("--tensor-parallel-size", "tp"), ("--pipeline-parallel-size", "pp"),
             ("--data-parallel-size", "dp"), ("--enable-expert-parallel", "experts"), ("--kv-cache-dtype", "kv"),
             ("--enable-prefix-caching", "prefix"), ("--speculative-config", "drafts"),
+            ("--enable-lora", "lora"), ("--max-lora-rank", "lora_rank"),
+            ("--max-loras", "loras"), ("--cpu-offload-gb", "offload_gb"),
         ),
+        caches=(("fp8", "fp8"), ("nvfp4", "nvfp4")),
+        online=("fp8",),
     ),
     log=(
         "Available KV cache memory: {gib:.2f} GiB", "GPU KV cache size: {tokens:,} tokens",

@@ -148,6 +148,8 @@ class Kv(Answer):
     kv_bytes_per_sequence: float = field("KV per sequence", "B", meaning="at the context, state included")
     kv_bytes_total: float = field("  of the batch", "B")
     engine_kv_bytes_per_sequence: float | Absent = field("one as the engine counts", "B", default=ABSENT)
+    engine_kv_bytes_total: float | Absent = field("  of the batch as it counts", "B", default=ABSENT)
+    kv_bytes_per_sequence_per_device: float | Absent = field("  on each device", "B", meaning="where several share a cache", default=ABSENT)
     hardware_share: float | Absent | None = field("share of the memory", "percent", meaning="that the batch takes", default=ABSENT)
     max_batch: int | Absent = field("sequences that fit", default=ABSENT)
     kv_bytes_per_sequence_full_attention: float = field("one without windows", "B", meaning="if no layer had a window")

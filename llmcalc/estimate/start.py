@@ -1,43 +1,105 @@
-"""The command that starts an engine."""
+"""The command that starts an engine with what was counted: one line for a shell, or why there is none."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
+from llmcalc import quality
 from llmcalc.architecture import Model
-from llmcalc.estimate import memory
+from llmcalc.estimate import capacity, files, memory
 from llmcalc.estimate.charged import prefix_cached
 from llmcalc.plan import Deployment
 
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
-def start_command(model: Model, plan: Deployment, ctx: int, batch: int) -> str:
-    """The command that starts the engine with these settings; flags at their defaults are left out. Empty where there is none."""
-    engine, start = plan.engine.family, plan.engine.start
+
+def obstacle(model: Model, plan: Deployment, ctx: int, starts: bool) -> str | None:
+    """Why nothing starts, or None."""
+    engine = plan.engine
+    start = engine.start
+    if refused := capacity.refusal(model, plan):
+        return refused
+    if not starts:
+        return "it does not fit"
+    if engine.kind == "server" and model.max_context and ctx > model.max_context:
+        return f"{engine.family} refuses a context beyond the model's own {model.max_context:,} tokens"
+    if start is not None and _quantised_cache(model, plan) and plan.kv.name not in dict(start.caches):
+        known = ", ".join(name for name, _ in start.caches) or "16 bits alone"
+        return f"{engine.family} keeps no cache in {plan.kv.name}; it knows {known}"
+    told = {what for _, what in start.flags} if start else set()
+    if plan.adapters and not told & {"lora", "lora_file"}:
+        return f"{engine.family} is told of adapters in a file, not by options"
+    if plan.draft_tokens and "drafts" not in told:
+        return f"what drafts is told to {engine.family} by options that llmcalc does not know"
+    return None
+
+
+def _quantised_cache(model: Model, plan: Deployment) -> bool:
+    return plan.kv.name not in (memory.state_format(model, plan.kv).name, *DTYPES)
+
+
+def _loads(model: Model, plan: Deployment) -> tuple[str, str]:
+    """(what to load, a format that the engine makes of it while loading)."""
+    start, fmt = plan.engine.start, plan.weights
+    own = model.id if model.source != "stdin" else "MODEL"
+    if start is not None and start.gguf:
+        if own.lower().endswith(".gguf"):
+            return f"-m {shlex.quote(own)}", ""
+        if (model.quantization or {}).get("quant_method") == "gguf":
+            return f"-hf {shlex.quote(own)}", ""
+        repository = quality.gguf(model.id)
+        if repository and fmt.bits < 16:
+            return f"-hf {repository}" + ("" if fmt.name == "mxfp4" else f":{fmt.name.upper()}"), ""
+        return f"-m MODEL-{fmt.name.upper()}.gguf", ""
+    if files.shipped(model, fmt) or (model.quantization is None and fmt.name in DTYPES):
+        return shlex.quote(own), ""
+    if found := files.known(model, fmt):
+        return shlex.quote(found), ""
+    if start is not None and fmt.name in start.online and model.quantization is None:
+        return shlex.quote(own), fmt.name
+    return f"MODEL-{fmt.name.upper().replace('_', '-')}", ""
+
+
+def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
+    """The line; flags at their defaults are left out. `seqs`: sequences at a time, None: its default."""
+    start = plan.engine.start
     if start is None:
         return ""
-    seqs = min(plan.max_sequences or batch, plan.slots) if plan.engine.pool else plan.max_sequences or batch
-    plain = memory.state_format(model, plan.kv).name
-    kv = (
-        ""
-        if plan.kv.name in (plain, "fp32", "bf16", "fp16")
-        else "fp8_e4m3"
-        if (engine, plan.kv.name) == ("sglang", "fp8")
-        else plan.kv.name
-    )
-    given: dict[str, Any] = {"step": plan.batched_tokens, "asked": plan.max_sequences, "kv": kv, "experts": plan.ep > 1}
-    given |= {key: value if value > 1 else "" for key, value in (("tp", plan.tp), ("pp", plan.pp), ("dp", plan.dp), ("ep", plan.ep))}
-    given |= {
+    loaded, made = _loads(model, plan)
+    kv = dict(start.caches).get(plan.kv.name, "") if _quantised_cache(model, plan) else ""
+    dtype = DTYPES.get(plan.weights.name, "") if plan.weights.name != memory.compute_format(model)[0].name else ""
+    slots, adapters, offload = seqs or 1, plan.adapters, plan.offload
+    layers = len(model.stack.layers)
+    experts = offload.host_expert_layers if offload else 0
+    given: dict[str, Any] = {
+        "step": plan.batched_tokens,
+        "asked": plan.max_sequences,
+        "seqs": seqs,
+        "kv": kv,
+        "made": made,
+        "dtype": dtype,
+        "experts": plan.ep > 1,
+        **{key: value if value > 1 else "" for key, value in (("tp", plan.tp), ("pp", plan.pp), ("dp", plan.dp), ("ep", plan.ep))},
         "prefix": prefix_cached(model, plan),
-        "several": seqs > 1,
+        "several": slots > 1,
         "split": "tensor" if plan.tp > 1 else "",
         "spread": 1 if plan.pp > 1 else "",
+        "lora": adapters is not None,
+        "lora_rank": adapters.rank if adapters else "",
+        "loras": adapters.slots if adapters else "",
+        "lora_file": "ADAPTER.gguf" if adapters else "",
+        "cpu_moe": experts >= layers > 0,
+        "n_cpu_moe": experts if experts < layers else "",
+        "offload_gb": f"{offload.host_bytes / 2**30:g}" if offload and offload.host_bytes else "",
         "drafts": "",
     }
     if plan.draft_tokens:
         who = {"model": plan.drafter.id} if plan.drafter else {"method": "mtp"}
         given["drafts"] = f"'{json.dumps(who | {'num_speculative_tokens': plan.draft_tokens})}'"
-    words = [start.command.format(model=model.id, ctx=ctx, share=f"{plan.share:g}", seqs=seqs, all=ctx * seqs)]
+    held = offload.gpu_layers if offload and offload.gpu_layers is not None else 99
+    words = [start.command.format(model=loaded, ctx=ctx, share=f"{plan.share:g}", seqs=slots, all=ctx * slots, ngl=held)]
     for flag, what in start.flags:
         value = given[what]
         if value:

@@ -50,7 +50,7 @@ class Fit(Answer):
     batched_tokens: int | Absent = field("tokens of a step", "tokens", default=ABSENT)
     max_sequences: int | Absent = field("sequences at a time", shown=False, default=ABSENT)
     log: tuple[str, ...] | Absent = field(shown=False, meaning="what the engine prints at start-up", default=ABSENT)
-    start_command: str | Absent = field(shown=False, default=ABSENT)
+    start_command: str | Absent | None = field(shown=False, meaning="null where nothing starts", default=ABSENT)
     weight_bytes_per_device: float = field("weights per device", "B")
     kv_bytes_per_sequence_per_device: float = field("  cache per device", "B")
     engines_that_hold: tuple[str, ...] = field(shown=False, meaning="with their own defaults on the same devices")
@@ -148,13 +148,15 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
     )
     results = replace(results, **_on_host(model, plan, work, results.fits))
     if not plan.engine.nominal:
+        obstacle = start.obstacle(model, plan, work.ctx, results.fits or (plan.engine.pool and batch > 0))
+        warnings += [f"start_command: {obstacle}"] if obstacle else []
         results = replace(
             results,
             engine_bytes=_bytes(held_bytes(plan, value, needed, beside)),
             batched_tokens=plan.step_tokens(work.ctx),
             max_sequences=plan.slots,
             log=words.log_lines(plan, work.ctx, tokens, exact, budget) if budget > 0 else (),
-            start_command=start.start_command(model, plan, work.ctx, slots if plan.engine.slot_caches else max(batch, 1)),
+            start_command=None if obstacle else start.command(model, plan, work.ctx, at_once(model, plan, slots, budget)),
         )
         warnings += engine_warnings(model, plan, batch, budget)
     return Answered(
@@ -179,6 +181,14 @@ def _on_host(model: Model, plan: Deployment, work: Workload, fits: bool) -> dict
             "suggested_host_bytes": _bytes(held),
         }
     return found
+
+
+def at_once(model: Model, plan: Deployment, slots: int, budget: float) -> int | None:
+    """Sequences that an engine is told to run at a time; None: its default, unless the pool has states for fewer."""
+    if plan.engine.slot_caches:
+        return slots
+    states = charged.state_blocks(model, plan, budget)
+    return plan.max_sequences or (states if states is not None and states < plan.slots else None)
 
 
 def _bytes(value: float) -> Any:
@@ -283,6 +293,8 @@ def kv_held(model: Model, plan: Deployment, work: Workload) -> dict[str, Any]:
     each = found["kv_bytes_per_sequence"].value
     return {
         "engine_kv_bytes_per_sequence": whole(each),
+        "engine_kv_bytes_total": whole(each * work.batch),
+        **({"kv_bytes_per_sequence_per_device": whole(each * plan.dp / plan.ranks)} if plan.ranks > 1 else {}),
         "hardware_share": f.share(each * work.batch, found["memory_bytes"].value),
         "max_batch": capacity.sequences(plan, found["max_batch_exact"].value),
     }

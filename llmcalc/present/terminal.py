@@ -33,8 +33,8 @@ def render(report: Report) -> str:
     console.print(Text(printable(report.title, 200), style="bold"))
     for line in report.header:
         console.print(Text(printable(line, 400), style="dim"))
-    for line in report.remarks:
-        console.print(Text(printable(line, 1000)))
+    for line in report.remarks:  # a command stays one line of a shell, however wide the terminal is
+        console.print(Text(printable(line, 1000)), soft_wrap=line.startswith("start: "))
     if any(fact.shown for fact in report.facts):
         console.print()
         console.print(_facts(report, console.width))
