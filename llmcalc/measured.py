@@ -83,7 +83,8 @@ def _dated(row: Mapping[str, Any]) -> str:
 
 def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
     """How the row was run. Errors: those of the model's formats, of the device and of the engine."""
-    tp, ep = int(row.get("tp") or 1), int(row.get("ep") or 1)
+    sharded = row.get("n_devices") if row.get("engine") in LIKE else None  # these cut matrices over all devices
+    tp, ep = int(row.get("tp") or sharded or 1), int(row.get("ep") or 1)
     if tp > NODE_RANKS and ep > 1 and tp % ep == 0:
         tp //= ep
     ep = max(ep, tp * int(row.get("dp") or 1)) if layout.experts(model) and int(row.get("dp") or 1) > 1 else ep
@@ -121,11 +122,12 @@ def ask(row: Mapping[str, Any], model: Model) -> Asked:
     metric = plain(str(field(row, "metric")))
     if metric not in METRICS:
         raise UsageError("bad-row", f"{printable(metric, 40)!r} is not a metric that is predicted", f"use one of {', '.join(METRICS)}")
-    if row.get("rate") and metric not in LOADS:
-        raise UsageError("bad-row", "requests come at a rate, which a steady estimate does not time", "simulate it")
     plan, value = deployment(row, model), float(field(row, "value"))
     batch = float(row.get("batch") or row.get("concurrency") or 1)
     prompt, output = float(row.get("prompt") or 0), float(row.get("output") or 0)
+    if row.get("rate") and metric not in LOADS:
+        # An open loop in its steady state: as many sequences as arrive while one is answered.
+        batch = step.in_flight(model, plan, float(row["rate"]), max(1, int(prompt)), max(1, int(output)))
     held = float(row.get("ctx") or prompt) + output / 2
     served = metric in ("tpot", "itl", "tokens_per_s_per_user") and prompt and output and batch > 1 and not row.get("steady")
     work = Workload(max(1.0, held), batch, int(prompt) if served else None, int(output) if served else None)

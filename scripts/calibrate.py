@@ -22,7 +22,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from priors import SERVING, SHAPES, SPECS
+from priors import KNOWN, SERVING, SHAPES, SPECS, USERS
 from scipy.sparse import csr_matrix
 
 from llmcalc import accuracy, measured
@@ -231,6 +231,13 @@ class Fit:
                     self.places[name, by, key] = len(mean)
                     mean.append(0.0)
                     width.append(spread)
+        for place, (factor, spread) in KNOWN[kind].items():
+            if place in self.places:
+                mean[self.places[place]], width[self.places[place]] = float(np.log(factor)), spread
+        for source in sorted({case.source for case in rows} & set(USERS)):
+            self.places["users_factor", "source", source] = len(mean)
+            mean.append(0.0)
+            width.append(USERS[source])
         self.mean, self.width = np.array(mean), np.array(width)
         self.x = self.mean.copy()
         for key, value in (start or {}).items():
@@ -245,6 +252,10 @@ class Fit:
             made[name] = np.array(columns).T
         return made
 
+    def users(self, rows: list[Case]) -> Any:
+        """The place of each row's factor of its source; the last, which is 1, where it has none."""
+        return np.array([[self.places.get(("users_factor", "source", case.source), len(self.x))] for case in rows])
+
     def constants(self, design: dict[str, Any], x: Any) -> dict[str, Any]:
         padded = np.append(x, 0.0)
         made = {name: np.exp(padded[places].sum(1)) for name, places in design.items()}
@@ -256,14 +267,14 @@ class Fit:
         d, design, n = arrays(rows), self.design(rows), len(rows)
         same = Counter(case.alike for case in rows)
         weight = np.array([same[case.alike] ** -0.5 for case in rows])
-        target = np.log(d["measured"])
+        target, users = np.log(d["measured"]), self.users(rows)
 
         def cost(x: Any) -> tuple[Any, float]:
-            off = (np.log(predict(d, self.constants(design, x))) - target) / SCALE
+            off = (np.log(predict(d, self.constants(design, x))) + np.append(x, 0.0)[users[:, 0]] - target) / SCALE
             return off, float((weight * 2 * (np.sqrt(1 + off * off) - 1)).sum() + (((x - self.mean) / self.width) ** 2).sum())
 
         x, damping = self.x, 1e-2
-        columns, where = np.concatenate(list(design.values()), 1) % (len(x) + 1), np.arange(n)
+        columns, where = np.concatenate([*design.values(), users], 1) % (len(x) + 1), np.arange(n)
         off, best = cost(x)
         for _ in range(rounds):
             p = self.constants(design, x)
@@ -272,6 +283,7 @@ class Fit:
             for name, places in design.items():
                 g = (np.log(predict(d, p | {name: p[name] * np.exp(1e-4)})) - base) / 1e-4 / SCALE
                 parts.append(np.repeat(g[:, None], places.shape[1], 1))
+            parts.append(np.full((n, 1), 1 / SCALE))
             slopes = csr_matrix((np.concatenate(parts, 1).ravel(), (where.repeat(columns.shape[1]), columns.ravel())), (n, len(x) + 1))
             slopes = slopes[:, :-1]
             each = weight / np.sqrt(1 + off * off)
@@ -345,8 +357,8 @@ def blind(kind: str, rows: list[Case], whole: Fit) -> tuple[Any, Any]:
     found = left_out(kind, rows, whole, [case.source if many[case.source] >= FEW else "small ones" for case in rows])
     sources: dict[Any, set[str]] = {}
     for case in rows:
-        sources.setdefault((case.band, case.keys["generation"], case.keys["engine"]), set()).add(case.source)
-    alone = np.array([len(sources[case.band, case.keys["generation"], case.keys["engine"]]) < 2 for case in rows])
+        sources.setdefault((case.band, case.keys["generation"], case.keys["engine"], case.moe), set()).add(case.source)
+    alone = np.array([len(sources[case.band, case.keys["generation"], case.keys["engine"], case.moe]) < 2 for case in rows])
     return models, np.where(alone, models, found)
 
 

@@ -18,7 +18,8 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "cache_share": (0.8, 0.1, (("generation", 0.2), ("cache format", 0.15), ("generation, cache format", 0.15), ("engine", 0.3)),
                     "of memory bandwidth, when attention reads caches", KERNELS),
     "score_share": (0.5, 0.3, (("generation", 0.2),), "of the 16-bit rate, in a step's attention", KERNELS),
-    "compute_share": (0.62, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1), ("engine", 0.15)),
+    "compute_share": (0.62, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1),
+                      ("engine", 0.15), ("generation, engine", 0.5)),
                       "of the format's rate, in a step's products", KERNELS),
     "expert_compute_share": (0.35, 0.3, (("generation", 0.2), ("expert format", 0.2), ("engine", 0.2)), "the same of experts", KERNELS),
     "apart_share": (0.25, 0.3, (), "of the shorter of reading and arithmetic, what does not overlap", KERNELS),
@@ -33,7 +34,8 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "dequantise_factor": (1e-3, 0.1, (), "vector operations per unpacked weight beyond two", "kernels unpack while they read"),
     "step_s": (400e-6, 0.5, (("engine", 0.9),), "per step", "rows"),
     "interruption_share": (0.8, 0.15, (("engine", 0.2),), "of a prompt's time, what the running sequences wait", "rows"),
-    "prompt_share": (0.6, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1), ("engine", 0.25)),
+    "prompt_share": (0.6, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1),
+                      ("engine", 0.25), ("generation, engine", 0.3)),
                      "of the format's rate, in a prompt's products", KERNELS),
     "prompt_expert_share": (0.3, 0.3, (("generation", 0.2), ("expert format", 0.2), ("generation, expert format", 0.1), ("engine", 0.25)),
                             "the same of experts", KERNELS),
@@ -52,7 +54,7 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "load_factor": (1.08, 0.06, (("engine", 0.08),), "a full load's time over its steps': filling, draining, scheduling", "rows"),
 }  # fmt: skip
 DESKTOP: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
-    "dense_share": (0.88, 0.06, (("generation", 0.12), ("device", 0.08), ("format", 0.15), ("generation, format", 0.1), ("engine", 0.15)),
+    "dense_share": (0.88, 0.06, (("generation", 0.12), ("device", 0.08), ("format", 0.07), ("generation, format", 0.15), ("engine", 0.15)),
                     "", "read tests and matrix-vector kernels: hardware notes, 2026-11"),
     "plain_share": (0.88, 0.06, (("generation", 0.12), ("device", 0.08), ("engine", 0.15)), "", ""),
     "expert_share": (0.6, 0.2, (("generation", 0.2), ("device", 0.08), ("expert format", 0.15), ("generation, expert format", 0.1),
@@ -70,7 +72,7 @@ DESKTOP: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "recurrent_s": (30e-6, 0.5, (("generation", 0.3),), "", ""),
     "sequence_s": (0.5e-3, 1.0, (("generation", 0.4),), "", ""),
     "sampling_factor": (5.0, 0.5, (), "", ""),
-    "dequantise_factor": (1.0, 0.7, (("generation", 0.4), ("format", 0.3)), "vector operations per unpacked weight, in pairs", "rows"),
+    "dequantise_factor": (1.0, 0.7, (("generation", 0.4), ("format", 0.15)), "vector operations per unpacked weight, in pairs", "rows"),
     "step_s": (300e-6, 0.7, (("generation", 0.4),), "", ""),
     "interruption_share": (1.0, 0.05, (), "", ""),
     "prompt_share": (0.45, 0.5, (("generation", 0.4), ("device", 0.15), ("format", 0.15), ("engine", 0.2)), "", ""),
@@ -89,6 +91,22 @@ DESKTOP: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "busy_share": (0.5, 0.2, (("generation", 0.3), ("device", 0.1)), "", ""),
     "load_factor": (1.0, 0.05, (), "", ""),
 }  # fmt: skip
+KNOWN: dict[str, dict[tuple[str, str, str], tuple[float, float]]] = {
+    "serving": {
+        ("dense_share", "generation, format", "blackwell, 8 bits"): (0.86, 0.06),  # 5.6 of 6.3 TB/s, and twice the fixed cost
+        ("dense_share", "generation, format", "blackwell, 4-bit floats"): (0.90, 0.06),  # 5.5-6.2 of 6.3 TB/s
+        ("dense_share", "generation, format", "hopper, 8 bits"): (0.92, 0.06),  # 2.7 of 2.9 TB/s
+        ("cache_share", "generation, cache format", "hopper, 8 bits"): (0.75, 0.08),  # 2.2-2.8 of 2.9-3.1 TB/s; H200 2.3-3.0 of 3.9-4.4
+        ("cache_share", "generation, cache format", "blackwell, 8 bits"): (0.89, 0.08),  # 5.4-6.7 of 6.4-7.2 TB/s
+    },
+    "desktop": {
+        # Matrix-vector kernels of 2024 against those of 2026 on one M2 Ultra and one 3090 (scoreboards of llama.cpp).
+        ("dense_share", "engine", "llama.cpp@2024"): (0.86, 0.06),
+    },
+}
+"""Factors that kernels or the same device under two releases tell: (factor, its standard deviation as a logarithm)."""
+USERS = {"sgl-cookbook": 0.4}
+"""Sources that ran servers as they come: a factor of all their times, which no estimate has, and how far it may be from 1."""
 SPECS = {"serving": SERVING, "desktop": DESKTOP}
 SHAPES = (
     ("llama-3-8b llama-3.1-8b llama-8b", "llama-8b"),

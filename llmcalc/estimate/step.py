@@ -16,6 +16,7 @@ from llmcalc.formulas import expected as f
 from llmcalc.formulas import serving, time
 from llmcalc.plan import Deployment, Workload
 
+BISECTIONS = 12
 TYPICAL_OUTPUT = 512
 """Tokens of others' answers where nobody says: the median of the closed loops in measurements/."""
 NOMINAL_STEP = 2048
@@ -471,6 +472,16 @@ def running(model: Model, plan: Deployment, prompt: int, output: int) -> float:
     return float(max(1.0, min(free / sequence if sequence else math.inf, plan.max_sequences or RUNNING * plan.dp)))
 
 
+def in_flight(model: Model, plan: Deployment, rate: float, prompt: int, output: int) -> float:
+    """Sequences of a replica at so many requests a second: arrivals times the time of a request, which the others make longer."""
+    low, high = 1.0, running(model, plan, prompt, output)
+    for _ in range(BISECTIONS):
+        batch = (low + high) / 2
+        each = output * step(model, plan, Workload(prompt + output / 2, batch, prompt, output), "expected").mid_s
+        low, high = (batch, high) if rate * each > batch else (low, batch)
+    return (low + high) / 2
+
+
 def load(model: Model, plan: Deployment, prompt: int, output: int) -> Timed | None:
     """Output tokens per second of one replica under full load, with its range; the step's `mid_s` is a rate here. [tokens/s]
 
@@ -480,8 +491,10 @@ def load(model: Model, plan: Deployment, prompt: int, output: int) -> Timed | No
         return None
     batch = running(model, plan, prompt, output)
     found = step(model, plan, Workload(prompt + output / 2, batch, prompt, output), "expected")
+    factor = _counted(model, plan)[1]["load_factor"]
+    length = Figure("step_time_s", found.mid_s * factor.value, "s", "filling, draining and scheduling included", None, (found.mid, factor))
     mid = time.tokens_per_s.of(
-        as_name="expected_tokens_per_s", batch=Figure("batch", batch, "", "what the memory holds"), step_time_s=found.mid
+        as_name="expected_tokens_per_s", batch=Figure("batch", batch, "", "what the memory holds"), step_time_s=length
     )
     of_time = rates.band("load", model, plan)
     return Timed(mid, mid.value / of_time.high, mid.value / of_time.low, of_time.words + rates.nearby(model, plan))
