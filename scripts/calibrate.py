@@ -35,10 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DATE = "2026-11-30"
 SCALE = 0.12
 """Errors below this count as their square, above it as themselves."""
-MOST_ALIKE = 12
-"""Rows of one model, device, engine, format, layout and source that a fit takes; it is judged on all of them."""
-FOLDS = 8
-"""Groups of models, each left out in turn."""
+MOST_ALIKE, FOLDS = 12, 8
+"""Rows of one model, device, engine, format, layout and source that a fit takes (it is judged on all); groups of models left out."""
 FEW = 16
 """Sources with fewer rows are left out together."""
 TAIL = 0.09
@@ -263,7 +261,7 @@ class Fit:
 
     def fit(self, rows: list[Case], rounds: int) -> Fit:
         """Levenberg and Marquardt's steps on the reweighted squares."""
-        rows = thinned(rows)
+        rows = thinned([case for case in rows if not case.row.get("rate")])  # how many were in flight at a rate is itself estimated
         d, design, n = arrays(rows), self.design(rows), len(rows)
         same = Counter(case.alike for case in rows)
         weight = np.array([same[case.alike] ** -0.5 for case in rows])
@@ -435,8 +433,8 @@ def main() -> None:
     if asked.check:
         return
     about = "Written by scripts/calibrate.py from measurements/; never by hand."
-    head = {"about": about + " Shares are of nominal rates; each value is multiplied with the factors of its deployment.", "date": DATE}
-    text = json.dumps(head | constants, indent=1)
+    words = " Shares are of nominal rates; each value is multiplied with the factors of its deployment."
+    text = json.dumps({"about": about + words, "date": DATE} | constants, indent=1)
     if not asked.ranges:
         (ROOT / "llmcalc" / "rates.json").write_text(text + "\n", encoding="utf-8")
     if asked.quick:

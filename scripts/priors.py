@@ -35,7 +35,7 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "step_s": (400e-6, 0.5, (("engine", 0.9),), "per step", "rows"),
     "interruption_share": (0.8, 0.15, (("engine", 0.2),), "of a prompt's time, what the running sequences wait", "rows"),
     "prompt_share": (0.6, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1),
-                      ("engine", 0.25), ("generation, engine", 0.3)),
+                      ("engine", 0.25)),
                      "of the format's rate, in a prompt's products", KERNELS),
     "prompt_expert_share": (0.3, 0.3, (("generation", 0.2), ("expert format", 0.2), ("generation, expert format", 0.1), ("engine", 0.25)),
                             "the same of experts", KERNELS),

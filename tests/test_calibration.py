@@ -9,7 +9,7 @@ import pytest
 
 from llmcalc import accuracy, engines, hardware, measured
 from llmcalc.commands import common, options
-from llmcalc.estimate import prefill, rates, step
+from llmcalc.estimate import memory, prefill, rates, step
 from llmcalc.formulas import expected as f
 from llmcalc.plan import Deployment, Workload
 
@@ -145,3 +145,22 @@ def test_requests_slow_each_other_down_only_where_their_shape_is_given() -> None
     alone = step.step(model, made, Workload(1536, 1, 1024, 1024), "expected").mid_s
     assert busy > plain
     assert alone == pytest.approx(step.step(model, made, Workload(1536, 1), "expected").mid_s)
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "batch", "formats", "low", "high"),
+    [
+        # Factors of one product over bf16 in aiconfigurator's tables (B200 at 16 tokens: nvfp4 1.9-2.0, fp8 1.2-1.4; A100 at 64: int4 1.45),
+        # of which the rest of a step takes a part.
+        ("b200", "meta-llama/Llama-3.3-70B-Instruct", 16, ("bf16", "nvfp4"), 1.6, 2.1),
+        ("b200", "meta-llama/Llama-3.3-70B-Instruct", 16, ("bf16", "fp8"), 1.15, 1.5),
+        ("a100-80-sxm", LLAMA, 64, ("bf16", "awq"), 0.9, 1.5),
+    ],
+)
+def test_what_a_smaller_format_gains(device: str, name: str, batch: int, formats: tuple[str, str], low: float, high: float) -> None:
+    model, made = common.load(name), replace(plan(device, name), engine=engines.find("vllm"))
+    times = [
+        step.step(model, replace(made, weights=memory.weight_format(model, each)[0]), Workload(2048, batch), "expected").mid_s
+        for each in formats
+    ]
+    assert low <= times[0] / times[1] <= high
