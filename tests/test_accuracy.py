@@ -99,7 +99,7 @@ BOUNDS = {
     "time per token of a server, Blackwell": 0.20,
     "time per token of a server, DGX Spark under a server": 0.15,
     "static batch of a server": 0.17,
-    "first token of a server, up to 16 sequences": 0.36,
+    "first token of a server, up to 16 sequences": 0.42,
     "full load, data centre": 0.15,
     "full load, cards": 0.28,
     "joules per token": 0.15,
