@@ -491,7 +491,7 @@ def load(model: Model, plan: Deployment, prompt: int, output: int) -> Timed | No
         return None
     batch = running(model, plan, prompt, output)
     found = step(model, plan, Workload(prompt + output / 2, batch, prompt, output), "expected")
-    factor = _counted(model, plan)[1]["load_factor"]
+    factor = known(model, plan).given["load_factor"]
     length = Figure("step_time_s", found.mid_s * factor.value, "s", "filling, draining and scheduling included", None, (found.mid, factor))
     mid = time.tokens_per_s.of(
         as_name="expected_tokens_per_s", batch=Figure("batch", batch, "", "what the memory holds"), step_time_s=length
