@@ -28,6 +28,7 @@ FLOORS: list[set[str]] = [
     {"api"},
     {"measured"},
     {"search", "rank", "quiz", "accuracy"},
+    {"own"},
     {"present"},
     {"commands"},
     {"cli"},

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from llmcalc import accuracy as estimator
 from llmcalc import hardware as devices
-from llmcalc import present, sources
+from llmcalc import own, present, sources
+from llmcalc.answers import Answer, Words, answer, field
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.estimate import rates
-from llmcalc.present import Axis, Chart, Column, Fact, Report, Series
+from llmcalc.present import Axis, Chart, Report, Series, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -30,45 +30,76 @@ Examples:
 
   llmcalc accuracy --rows my-measurements.yaml
 """
-CLASSES = (
-    Column("metric", "what"),
-    Column("kind", "engine", rank=6),
-    Column("group", "class"),
-    Column("sort", "model", shown=False),
-    Column("rows", "rows"),
-    Column("models", "models", shown=False),
-    Column("median_error", "median error", "percent"),
-    Column("median_error_without_model", "without the model", "percent", rank=11),
-    Column("median_ratio", "median ratio", rank=7),
-    Column("p10_ratio", "p10", rank=4),
-    Column("p90_ratio", "p90", rank=4),
-    Column("within_1_25", "within ×1.25", "percent", rank=8),
-    Column("within_1_5", "within ×1.5", "percent", rank=8),
-    Column("coverage", "in range", "percent", rank=2),
-    Column("coverage_unseen", "made without", "percent", rank=10),
-    Column("napkin_median_error", "napkin", "percent", rank=3),
-    Column("one_efficiency_median_error", "70% of ideal", "percent", rank=9),
-)
-ROWS = (
-    Column("id", "row"),
-    Column("model", "model"),
-    Column("weights", "weights", rank=4),
-    Column("hardware", "device"),
-    Column("layout", "layout", rank=5),
-    Column("engine", "engine", rank=3),
-    Column("batch", "batch", rank=6),
-    Column("prompt_tokens", "prompt", "tokens", rank=7),
-    Column("output_tokens", "answer", "tokens", rank=8),
-    Column("metric", "metric", rank=2),
-    Column("measured", "measured", rank=1),
-    Column("unit", "unit", rank=1),
-    Column("predicted", "expected", rank=1),
-    Column("ratio", "ratio"),
-    Column("low", "low", shown=False),
-    Column("high", "high", shown=False),
-    Column("in_range", "in range", rank=3),
-    Column("source", "source", shown=False),
-)
+
+
+@answer("accuracy", rows=True)
+class Class(Answer):
+    """How far off a class of rows is."""
+
+    metric: str = field("what")
+    kind: str = field("engine", rank=6)
+    group: str = field("class")
+    sort: str = field("model", shown=False, meaning="dense or mixture")
+    rows: int = field("rows")
+    models: int = field("models", shown=False)
+    median_error: float = field("median error", "percent")
+    median_error_without_model: float = field("without the model", "percent", rank=11)
+    median_ratio: float = field("median ratio", rank=7)
+    p10_ratio: float = field("p10", rank=4)
+    p90_ratio: float = field("p90", rank=4)
+    within_1_25: float = field("within ×1.25", "percent", rank=8)
+    within_1_5: float = field("within ×1.5", "percent", rank=8)
+    coverage: float = field("in range", "percent", rank=2)
+    coverage_unseen: float | None = field("made without", "percent", rank=10)
+    napkin_median_error: float | None = field("napkin", "percent", rank=3)
+    one_efficiency_median_error: float | None = field("70% of ideal", "percent", rank=9)
+
+
+@answer("accuracy", rows=True)
+class Row(Answer):
+    """One measured row beside what is expected: seconds, tokens per second under full load, or joules per token."""
+
+    id: str | int | None = field("row")
+    model: str = field("model")
+    weights: str = field("weights", rank=4)
+    hardware: str = field("device")
+    layout: str = field("layout", rank=5)
+    engine: str | None = field("engine", rank=3)
+    batch: float | None = field("batch", rank=6)
+    prompt_tokens: float | None = field("prompt", "tokens", rank=7)
+    output_tokens: float | None = field("answer", "tokens", rank=8)
+    metric: str = field("metric", rank=2)
+    measured: float = field("measured", rank=1)
+    unit: str = field("unit", rank=1)
+    predicted: float = field("expected", rank=1)
+    ratio: float = field("ratio", meaning="expected over measured")
+    low: float = field("low", shown=False)
+    high: float = field("high", shown=False)
+    in_range: bool = field("in range", rank=3)
+    source: str | None = field("source", shown=False)
+
+
+@answer("accuracy")
+class Accuracy(Answer):
+    """How far off all of the rows are."""
+
+    rows: int = field("rows")
+    models: int = field("models")
+    unpredicted_rows: int | tuple[own.Unpredicted, ...] = field(
+        "rows that cannot be predicted", meaning="how many bundled ones; of one's own file, which and why"
+    )
+    median_error: float = field("median error", "percent")
+    median_error_without_model: float = field(shown=False)
+    median_ratio: float = field(shown=False)
+    p10_ratio: float = field(shown=False)
+    p90_ratio: float = field(shown=False)
+    napkin_median_error: float | None = field(shown=False)
+    one_efficiency_median_error: float | None = field(shown=False)
+    within_1_25: float = field("within ×1.25", "percent")
+    within_1_5: float = field("within ×1.5", "percent")
+    coverage: float = field("in the range", "percent", "80% were to be")
+    coverage_unseen: float | None = field("in one made without the model", "percent", "its estimate and its range")
+    worst: tuple[Row, ...] = field("worst rows", shown=False)
 
 
 class About(o.Group):
@@ -76,7 +107,7 @@ class About(o.Group):
 
     model = o.option(None, "--model", "-m", metavar="MODEL", help="Only rows of this model.")
     hardware = o.option(None, "--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Only rows of this device.")
-    rows = o.option(None, "--rows", metavar="FILE", help="Your own rows instead, as in measurements/*.yaml.")
+    rows = o.option(None, "--rows", metavar="FILE", help="Your own rows instead: YAML, JSON, CSV, or what a load generator wrote.")
     each = o.switch("--each", help="Row by row. [default: with --model, --hardware or --rows]")
     worst = o.option("3", "--worst", metavar="N", read=parse.counting(least=0, most=1000), help="Name the rows that are furthest off.")
     plot = o.switch("--plot", help="Draw expected against measured.")
@@ -85,12 +116,22 @@ class About(o.Group):
 def accuracy(about: About, out: o.File) -> None:
     """How far the expected times are off public measurements of sources and models that the fit had not seen."""
     number, model, hardware, rows, each = about.worst, about.model, about.hardware, about.rows, about.each
-    everything = estimator.read(Path(os.path.expanduser(rows))) if rows else estimator.bundled()
-    chosen = estimator.nearby(_model_id(model), devices.load(hardware).id if hardware else None, everything)
-    if not chosen:
+    wanted, device = _model_id(model), devices.load(hardware).id if hardware else None
+    others: tuple[own.Unpredicted, ...] = ()
+    if rows:
+        told = {key: value for key, value in (("model", wanted), ("device", device)) if value}
+        answered = own.answered(own.replaced(os.path.expanduser(rows), told))
+        found = [one for one in answered.points if all(one.row.get(key) == value for key, value in told.items())]
+        others = answered.unpredicted
+    else:
+        found = estimator.points(estimator.nearby(wanted, device, estimator.bundled()))
+    if not found:
+        if others:
+            more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+            why = f"no row of {os.path.basename(rows or '')[:60]} can be predicted: {others[0].id}: {others[0].why}{more}"
+            raise UsageError("no-measurements", why, "see measurements/decode.yaml for the fields of a row")
         what = " on ".join(word for word in (model, hardware) if word)
         raise UsageError("no-measurements", f"no measured row is of {printable(what, 80)}", "leave one of --model and --hardware out")
-    found = estimator.points(chosen, fresh=rows is not None)
     listed = each or bool(model or hardware or rows)
     off = sorted(found, key=lambda one: abs(math.log(one.ratio)), reverse=True)[:number]
     whole = estimator.summary(found)
@@ -100,50 +141,19 @@ def accuracy(about: About, out: o.File) -> None:
         title=f"{c.counted(len(found), 'measured row')} against the expected values",
         inputs={"model": model, "hardware": hardware, "rows": rows},
         header=(f"{c.counted(whole['models'], 'model')} · {seen} · ratios are expected over measured; -f csv --each names sources",),
-        facts=(
-            Fact("rows", "rows", whole["rows"]),
-            Fact("models", "models", whole["models"]),
-            Fact(
-                "unpredicted_rows",
-                "rows that cannot be predicted",
-                len(estimator.unpredicted()),
-                shown=not listed,
-                note="measurements/unpredicted.yaml",
+        facts=facts(
+            Accuracy(
+                **whole,
+                unpredicted_rows=others if rows else len(estimator.unpredicted()),
+                worst=tuple(_row(one) for one in off),
             ),
-            Fact(
-                "median_error",
-                "median error",
-                whole["median_error"],
-                "percent",
-                note="the napkin's own: " + present.shown(whole["napkin_median_error"], "percent"),
-            ),
-            *(
-                Fact(key, key, whole[key], shown=False)
-                for key in (
-                    "median_error_without_model",
-                    "median_ratio",
-                    "p10_ratio",
-                    "p90_ratio",
-                    "napkin_median_error",
-                    "one_efficiency_median_error",
-                )
-            ),
-            Fact("within_1_25", "within ×1.25", whole["within_1_25"], "percent"),
-            Fact("within_1_5", "within ×1.5", whole["within_1_5"], "percent"),
-            Fact("coverage", "in the range", whole["coverage"], "percent", note="80% were to be"),
-            Fact(
-                "coverage_unseen",
-                "in one made without the model",
-                whole["coverage_unseen"],
-                "percent",
-                shown=whole["coverage_unseen"] is not None,
-                note="its estimate and its range",
-            ),
-            Fact("worst", "worst rows", [_row(one) for one in off], shown=False),
+            unpredicted_rows=Words(note="measurements/unpredicted.yaml", shown=not listed),
+            median_error="the napkin's own: " + present.shown(whole["napkin_median_error"], "percent"),
+            coverage_unseen=whole["coverage_unseen"] is not None,
         ),
-        columns=ROWS if listed else CLASSES,
+        columns=columns(Row if listed else Class),
         rows=tuple(_row(one) for one in found) if listed else tuple(_class(one) for one in estimator.table(found)),
-        remarks=tuple(_words(one) for one in off),
+        remarks=(*(_words(one) for one in off), *(f"not predicted: {one.id}: {one.why}" for one in others[:SAID]), *_more(others)),
         rows_first=True,
         chart=_chart(found) if about.plot or out.chosen() in present.PICTURES else None,
     )
@@ -166,45 +176,58 @@ def _model_id(reference: str | None) -> str | None:
     return found
 
 
-def _class(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {
-        "metric": estimator.METRICS[row["metric"]],
-        "group": rates.GROUP.get(row["group"], "others") + (", mixtures" if row["mixture"] else ""),
-        "sort": "mixture" if row["mixture"] else "dense",
-    }
+SAID = 5
+"""Rows that are not predicted and named on the screen."""
+
+
+def _more(others: tuple[own.Unpredicted, ...]) -> tuple[str, ...]:
+    return (f"{len(others) - SAID:,} more are not predicted: --json has each with the reason",) if len(others) > SAID else ()
+
+
+def _class(row: dict[str, Any]) -> Class:
+    said = {key: value for key, value in row.items() if key not in ("metric", "group", "mixture")}
+    return Class(
+        metric=estimator.METRICS[row["metric"]],
+        group=rates.GROUP.get(row["group"], "others") + (", mixtures" if row["mixture"] else ""),
+        sort="mixture" if row["mixture"] else "dense",
+        **said,
+    )
 
 
 def _layout(row: Any) -> str:
     return " ".join(f"{name} {row[name]}" for name in ("tp", "pp", "ep") if row.get(name, 1) > 1)
 
 
-def _row(one: estimator.Point) -> dict[str, Any]:
-    """One measured row beside what is expected: seconds, or tokens per second under full load."""
+def _unit(one: estimator.Point) -> str:
+    return {"load": "tokens/s", "energy": "J"}.get(one.quantity, "s")
+
+
+def _row(one: estimator.Point) -> Row:
     row = one.row
-    return {
-        "id": row.get("id"),
-        "model": row["model"],
-        "weights": row.get("weights", "auto"),
-        "hardware": row["device"],
-        "layout": _layout(row),
-        "engine": row.get("engine"),
-        "batch": row.get("batch"),
-        "prompt_tokens": row.get("prompt"),
-        "output_tokens": row.get("output"),
-        "metric": estimator.METRICS[one.metric],
-        "measured": one.measured,
-        "unit": "tokens/s" if one.quantity == "load" else "s",
-        "predicted": one.predicted,
-        "ratio": one.ratio,
-        "low": one.low,
-        "high": one.high,
-        "in_range": one.covered,
-        "source": row.get("source"),
-    }
+    return Row(
+        id=row.get("id"),
+        model=row["model"],
+        weights=row.get("weights", "auto"),
+        hardware=row["device"],
+        layout=_layout(row),
+        engine=row.get("engine"),
+        batch=row.get("batch"),
+        prompt_tokens=row.get("prompt"),
+        output_tokens=row.get("output"),
+        metric=estimator.METRICS[one.metric],
+        measured=one.measured,
+        unit=_unit(one),
+        predicted=one.predicted,
+        ratio=one.ratio,
+        low=one.low,
+        high=one.high,
+        in_range=one.covered,
+        source=row.get("source"),
+    )
 
 
 def _words(one: estimator.Point) -> str:
-    row, unit = one.row, "tokens/s" if one.quantity == "load" else "s"
+    row, unit = one.row, _unit(one)
     said = [
         row["model"],
         row.get("weights", ""),
