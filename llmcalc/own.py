@@ -215,7 +215,7 @@ def _point(given: Mapping[str, Any], runs: dict[Any, served.Replayed]) -> Point:
     if timed and (row.get("rate") or not steady or timed[1] in ("request", "e2e")):
         return _simulated(row, model, timed[1], share, runs)
     if row["metric"] == "slo_tokens_per_s":
-        raise _bad(row, "the rate under limits is not predicted: `llmcalc plan --max-ttft --max-tpot` is")
+        raise _bad(row, "the rate under limits is not predicted here: `plan` sizes for limits")
     return accuracy.point(row, model)
 
 
