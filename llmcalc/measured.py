@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from llmcalc import engines, formats, hardware, sources
+from llmcalc import engines, hardware, sources
 from llmcalc import model as model_reader
 from llmcalc.architecture import Model
 from llmcalc.engines import Engine
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import layout, memory, rates, step
-from llmcalc.formats import Format
 from llmcalc.plan import Deployment, Workload
 
 STEPS = ("tpot", "itl", "stream_tokens_per_s", "batch_tokens_per_s", "tokens_per_s_per_user")
@@ -90,7 +89,7 @@ def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
     ep = max(ep, tp * int(row.get("dp") or 1)) if layout.experts(model) and int(row.get("dp") or 1) > 1 else ep
     return Deployment(
         device=hardware.load(field(row, "device")),
-        weights=_weights(model, str(row.get("weights") or "auto")),
+        weights=memory.weight_format(model, str(row.get("weights") or "auto"), engine(row))[0],
         kv=memory.kv_format(model, _cache(row))[0],
         tp=tp,
         pp=int(row.get("pp") or 1),
@@ -98,11 +97,6 @@ def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
         engine=engine(row),
         max_sequences=row.get("max_batch") if str(row.get("metric")) in LOADS else None,
     )
-
-
-def _weights(model: Model, name: str) -> Format:
-    """The rows' names mean every parameter, as they did when the shares were fitted."""
-    return memory.weight_format(model, name)[0] if name == "auto" else formats.find(name)
 
 
 def _cache(row: Mapping[str, Any]) -> str:

@@ -171,7 +171,7 @@ def order(row: Runs, sort: str) -> tuple[Any, ...]:
 
 def forms(model: Model, ids: list[str], plan: Deployment) -> Iterator[tuple[Model, str]]:
     """(Model, format) pairs that people publish and the engine runs, best first."""
-    if model.quantization and memory.weight_format(model, "auto")[0].bits < NATIVE_BITS:
+    if model.quantization and memory.weight_format(model, "auto", plan.engine)[0].bits < NATIVE_BITS:
         yield model, "auto"
         return
     if plan.engine.kind == "desktop":
@@ -202,7 +202,7 @@ def best(model: Model, ids: list[str], reference: str, count: int, engine: str, 
         return None
     fastest: Runs | None = None
     for form, name in forms(model, ids, plan):
-        fmt = memory.weight_format(form, name)[0]
+        fmt = memory.weight_format(form, name, plan.engine)[0]
         if memory.language_params(form) * fmt.bits / 8 > 1.05 * room:
             continue
         here = replace(plan, weights=fmt, kv=memory.kv_format(form, "auto")[0])
