@@ -19,6 +19,8 @@ from llmcalc.estimate.serving import Rates
 from llmcalc.traffic import Request
 from llmcalc.units import size
 
+KNOWN = 4096
+"""Lengths of caches whose costs are kept."""
 MOST_WAITING = 2**18
 """Requests that queue at once. Behind them nobody's turn comes sooner or later for being counted."""
 
@@ -122,6 +124,7 @@ class Replica:
         self.read_s = self.slope_s = 0.0
         self.held = self.growth = 0.0
         self.taken = 0.0  # bytes of memory that were handed out so far
+        self.known: dict[int, tuple[float, float, float, float]] = {}  # of lengths: reads, memory, and their slopes
         self.came = self.serial = 0
         # Users whose answers end together do not come back together: ways differ.
         self.chance = random.Random(0)  # noqa: S311 - a simulation
@@ -135,14 +138,19 @@ class Replica:
             self.pull(self.now)
         start = busy_before = batch_before = 0.0
         started = self.warmup == 0
+        budget = self.rates.budget_bytes
         while True:
-            self.arrive()
+            if self.coming and self.coming[0][0] <= self.now:
+                self.arrive()
             if not started and self.came > self.warmup:
                 started, start, busy_before, batch_before = True, self.now, result.busy_s, result.batch_s
                 result.output_tokens = 0
-            self.admit()
-            result.peak_in_flight = max(result.peak_in_flight, len(self.running) + len(self.reading) + len(self.waiting))
-            if self.held + self.growth > self.rates.budget_bytes:
+            if self.waiting:
+                self.admit()
+            flight = len(self.running) + len(self.reading) + len(self.waiting)
+            if flight > result.peak_in_flight:
+                result.peak_in_flight = flight
+            if self.held + self.growth > budget:
                 self.preempt()
                 continue
             batch, before = len(self.running), self.now
@@ -203,10 +211,12 @@ class Replica:
 
     def admit(self) -> None:
         """Start what fits and is read in this step, first come first served."""
-        room = self.room() * self.rates.groups - sum(each.target - each.place for each in self.reading)
+        room = self.room() * self.rates.groups
+        for each in self.reading:
+            room -= each.target - each.place
         while self.waiting and room > 0 and len(self.running) + len(self.reading) < self.max_batch:
             sequence = self.waiting[0]
-            need = self.rates.held_bytes(sequence.target + self.slack)
+            need = self.costs(sequence.target)[2]
             if self.held + need + self.growth > self.rates.budget_bytes:
                 if not self.running and not self.reading:
                     raise self.too_long(sequence)
@@ -256,6 +266,14 @@ class Replica:
                 self.now += rates.alike_s(batch, room, 0, attention, count)
                 self.now += count * self.read_s + self.slope_s * count * (count - 1) / 2
                 return count
+        if rates.groups == 1 and len(self.reading) == 1 and (first.target - first.place <= room or not self.chunk):
+            taken = first.target - first.place
+            done.append(self.reading.popleft())
+            if not taken:
+                return 0
+            self.now += rates.chunk_s(batch, taken, 1, rates.attended_s(first.place, first.target)) + self.read_s
+            first.place = first.target
+            return 1
         budgets = [room] * rates.groups
         tokens, ends, attention_s = [0] * rates.groups, [0] * rates.groups, [0.0] * rates.groups
         behind: list[_Sequence] = []
@@ -352,9 +370,10 @@ class Replica:
             return
         self.running[sequence.index] = sequence
         sequence.ends = self.step + sequence.left
-        self.read_s += self.rates.kv_s(length)
-        self.slope_s += self.rates.kv_s.slope(length)
-        self.growth += self.rates.held_bytes.slope(length + self.slack)
+        read_s, slope_s, _, growth = self.costs(length)
+        self.read_s += read_s
+        self.slope_s += slope_s
+        self.growth += growth
         for at in self.edges:
             if length < at <= length + sequence.left:
                 self.serial += 1
@@ -364,10 +383,23 @@ class Replica:
 
     def leave(self, length: int) -> None:
         """A cache of that length is neither read nor held any more."""
-        self.read_s -= self.rates.kv_s(length)
-        self.slope_s -= self.rates.kv_s.slope(length)
-        self.held -= self.rates.held_bytes(length + self.slack)
-        self.growth -= self.rates.held_bytes.slope(length + self.slack)
+        read_s, slope_s, held, growth = self.costs(length)
+        self.read_s -= read_s
+        self.slope_s -= slope_s
+        self.held -= held
+        self.growth -= growth
+
+    def costs(self, length: int) -> tuple[float, float, float, float]:
+        """What a cache of that length adds to a step, by how much more with each token [s], its memory, and how that grows [bytes]."""
+        found = self.known.get(length)
+        if found is None:
+            kv, held = self.rates.kv_s, self.rates.held_bytes
+            ahead = length + self.slack
+            found = kv(length), kv.slope(length), held(ahead), held.slope(ahead)
+            if len(self.known) >= KNOWN:
+                self.known.clear()
+            self.known[length] = found
+        return found
 
     def finish(self, sequence: _Sequence) -> None:
         """Record a finished request, if it is one of those that count; its user asks again."""
