@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from shapes import bundled, plan
 
-from llmcalc import accuracy, traffic
+from llmcalc import accuracy, measured, traffic
 from llmcalc.cli import main
 from llmcalc.estimate import layout, planning, pools, serving, simulate, step
 from llmcalc.estimate import service as served
@@ -375,18 +375,21 @@ def test_without_a_limit_none_is_said_to_be_missed(capsys: pytest.CaptureFixture
 
 
 def test_the_expected_highest_rate_is_that_of_the_accuracy_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    """TensorRT-LLM's overview has Llama-3.3-70B in fp8 on 2 H100 at 1,000 in and 1,000 out: within the range."""
+    """TensorRT-LLM's overview has Llama-3.3-70B in fp8 on 2 H100 at 1,000 in and 1,000 out: what accuracy predicts for it, plan says."""
     row = next(
         row for row in accuracy.bundled()
         if row["metric"].startswith("max_load") and "Llama-3" in row["model"] and "70B" in row["model"] and row["device"] == "h100-sxm"
         and (row.get("tp"), row.get("weights"), row["prompt"], row["output"]) == (2, "fp8", 1000, 1000)
     )  # fmt: skip
-    options = ["plan", "-m", row["model"], "-d", "2x h100-sxm", "--weights", "fp8", "--kv-dtype", row.get("kv", "auto"), "--rate", "1"]
+    asked = measured.ask(row, measured.model_of(row["model"]))
+    options = ["plan", "-m", row["model"], "-d", "2x h100-sxm", "--weights", "fp8", "--kv-dtype", asked.plan.kv.name, "--rate", "1"]
     assert main([*options, "--prompt", "1000", "--output-tokens", "1000", "--engine", "trt-llm", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["results"]
     low, high = (1000 * found[f"expected_max_rate_per_replica_{end}"] for end in ("low", "high"))
     assert low <= row["value"] <= high
-    assert low / 1000 <= found["expected_max_rate_per_replica"] <= high / 1000
+    told = measured.estimate(asked)
+    assert (low, high) == pytest.approx((told.low_s, told.high_s), rel=0.03)
+    assert 1000 * found["max_rate_per_replica"] == pytest.approx(told.mid_s, rel=0.03)
 
 
 def test_nobody_measured_a_desktop_engine_at_full_load(capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,7 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
     def check(replicas: int) -> Limit | None:
         outcome = run(found, service, replicas)
         why = violated(outcome, service)
-        if why is None and service.traffic.trace is None:
+        if why is None and service.limited and service.traffic.trace is None and service.simulated > SCREENED:
             why = violated(run(found, service, replicas, seed=1), service)  # luck does not count
         outcomes[replicas] = outcome
         return why
@@ -161,7 +161,7 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
 
 def _holds_at_high(model: Model, found: Candidate, service: Service, outcome: simulate.Outcome) -> bool | None:
     """Whether a layout keeps its limits where everything takes as long as the slow end of the range says."""
-    if service.method == "napkin" or (service.max_ttft_s is None and service.max_tpot_s is None):
+    if service.method == "napkin" or not service.limited:
         return None
     prompt, output = max(1, round(found.profile.prompt)), max(1, round(found.profile.output))
     work = Workload(found.profile.context, max(1.0, outcome.mean_batch), prompt, output)
@@ -186,7 +186,7 @@ def _hopeless(found: Candidate, service: Service) -> Sized | None:
     if found.batch_limit == 0:
         one = found.rates.fixed_s(1) + found.profile.kv_s(found.rates)
         return Sized(plan, f"TPOT of one sequence is {seconds(one)}", "tpot", found, one / (service.max_tpot_s or one))
-    if service.traffic.trace is not None:
+    if service.traffic.trace is not None or not service.limited:
         return None
     # A replica that nobody else uses is the best that any number of replicas can be.
     alone = run(found, replace(service, traffic=replace(service.traffic, rate=found.max_rate * 0.01)), 1, count=300)

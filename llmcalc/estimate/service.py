@@ -40,6 +40,11 @@ class Service:
     seed: int = 0
     method: Literal["expected", "napkin"] = "expected"
 
+    @property
+    def limited(self) -> bool:
+        """Whether anything is promised."""
+        return self.max_ttft_s is not None or self.max_tpot_s is not None
+
     def policy(self, plan: Deployment) -> simulate.Policy:
         """Sequences at once and tokens of a step: what was asked, else the engine's own."""
         engine = plan.engine
