@@ -601,9 +601,9 @@ def test_caches_grow_by_blocks(engine: str, device: str, ctx: int, mib: float) -
 
 
 def test_what_small_engines_hold_beside_the_cache() -> None:
-    """Ollama keeps 457 MiB of a card free (minimum="457.0 MiB", issue 14510); logits of 4 B: a micro-batch of 512, one row, 2,048 sequences."""
+    """Ollama keeps 457 MiB of a card free (minimum="457.0 MiB", issue 14510); logits of 4 B: a micro-batch of 512, or one row."""
     found = load_model("meta-llama/Llama-3.1-8B", offline=True)
-    for engine, device, rows in (("ollama", "rtx-4090", 512), ("mlx", "apple-m2-ultra", 1), ("trt-llm", "h100-sxm", 2048)):
+    for engine, device, rows in (("ollama", "rtx-4090", 512), ("mlx", "apple-m2-ultra", 1)):
         sampler = next(part for part in overheads.activation(found, plan(device, engine), 8192).inputs if part.name == "sampler_bytes")
         assert sampler.value == rows * 128256 * 4, engine
     assert engines.find("ollama").free_bytes == 457 * MIB
@@ -735,3 +735,16 @@ def test_kv_counts_as_the_engine_does_for_all_and_for_each_device(capsys: pytest
     for name, share in (("deepseek-ai/DeepSeek-V3", 1), ("meta-llama/Llama-3.3-70B-Instruct", 8)):
         r = run(capsys, "kv", "-m", name, "-c", "32k", "--tp", "8")["results"]
         assert r["kv_bytes_per_sequence_per_device"] == r["kv_bytes_per_sequence"] / share
+
+
+def test_tensorrt_llms_decoder_is_as_large_as_its_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    """Llama-3.1-8B FP8 on an RTX 5090: 263,008 tokens of an fp8 cache beside buffers for max_batch_size 2048 (a public bench log)."""
+    on = ("-m", "meta-llama/Llama-3.1-8B-Instruct", "-d", "rtx-5090", "--weights", "fp8", "--kv-dtype", "fp8", "-c", "2048")
+    assert run(capsys, "fit", *on, "--engine", "trt-llm")["results"]["kv_capacity_tokens"] == pytest.approx(263008, rel=0.08)
+
+
+@pytest.mark.parametrize(("release", "tokens"), [("0.11", 672), ("0.13", 1312)])
+def test_nemotrons_states_were_sixteen_bits_before_012(release: str, tokens: int) -> None:
+    """Attention block of 672 tokens; vllm-project/vllm issue 24280 of September 2025."""
+    groups = charged.Groups.of(load_model("nvidia/NVIDIA-Nemotron-Nano-9B-v2", offline=True), plan(engine=f"vllm@{release}"))
+    assert groups is not None and max(groups.block_tokens) == tokens

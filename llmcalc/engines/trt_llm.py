@@ -16,7 +16,7 @@ ROWS = (
             caches=(("fp8", "fp8"), ("nvfp4", "nvfp4")),
         ),
         pool=True, utilization=0.9, of_free=True, block_tokens=32, windows="full", batched=(8192, 8192), sequences=(2048, 2048),
-        large=None, logit_bytes=4, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB),
-        source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, max_num_tokens; buffers estimated",
+        large=None, logit_bytes=22, other_bytes=(0.6 * GIB, 1.6 * GIB, 1.6 * GIB),
+        source="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction, max_num_tokens; 22 B a logit by two logs",
     ),
 )  # fmt: skip

@@ -34,8 +34,8 @@ _VLLM = Engine(
     sequences=(256, 1024), large=LARGE, logit_bytes=38, other_bytes=(0.13 * GIB, 0.45 * GIB, 0.75 * GIB), log_groups=True,
     wide_buffers=True, image_tokens=16384, expert_tiles=(128, 256), plain_states=True,
     # Configs that state mamba_ssm_dtype or mamba_ssm_cache_dtype. [model_executor/models/config.py]
-    float32_states=frozenset({"qwen3_5", "qwen3_5_moe", "nemotron_h"}),
-    source="vLLM 0.8 to 0.15 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md",
+    float32_states=frozenset({"qwen3_5", "qwen3_5_moe"}),
+    source="vLLM 0.8 to 0.11 (V1): start-up logs and llm-d planner's empirical-vllm-memory-results.md",
 )  # fmt: skip
 _V0 = replace(
     _VLLM,
@@ -43,7 +43,12 @@ _V0 = replace(
     wide_buffers=False, image_tokens=0, other_bytes=(0.2 * GIB, 0.3 * GIB, 0.3 * GIB),
     source="vLLM 0.6 and 0.7 (V0), which reads contexts up to 32,768 tokens whole: vllm-project/vllm issue 10517",
 )  # fmt: skip
-_RECENT = replace(_VLLM, logit_bytes=14, keeps_workspaces=True, state_blocks=2)
+_STATED = replace(
+    _VLLM,
+    name="vllm@0.12", since=(0, 12), float32_states=_VLLM.float32_states | {"nemotron_h"},
+    source="vLLM 0.12 to 0.15: as 0.11, but Nemotron-H's states in float32, which were 16-bit (blocks of 672 tokens) in issue 24280",
+)  # fmt: skip
+_RECENT = replace(_STATED, logit_bytes=14, keeps_workspaces=True, state_blocks=2)
 ROWS = (
     replace(
         _RECENT,
@@ -55,6 +60,7 @@ ROWS = (
         name="vllm@0.16", since=(0, 16), other_bytes=(0.27 * GIB, 0.45 * GIB, 2.10 * GIB),
         source="vLLM 0.16 to 0.20: llm-d planner's vllm_memory_constants.json, 49 runs of 0.19 on H100",
     ),
+    _STATED,
     _VLLM,
     _V0,
     replace(
