@@ -368,7 +368,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
     assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "gpt-oss-20b", "Qwen/Qwen3-9B"])
+@pytest.mark.parametrize("name", ["llama-3.1-8x", "gpt-oss-21b", "Qwen/Qwen3-9B"])
 def test_a_name_that_is_almost_bundled_is_found(name: str) -> None:
     """Without its owner, too; and with the name in the hint the command works."""
 

@@ -73,6 +73,7 @@ def test_only_the_typed_command_is_loaded() -> None:
         "llmcalc.commands.kv",
         "llmcalc.commands.options",
         "llmcalc.commands.parse",
+        "llmcalc.commands.purse",
         "llmcalc.commands.spoken",
     ]
 

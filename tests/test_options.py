@@ -82,6 +82,12 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
     ("decode", "prompt"): ("--output-tokens 100 --prompt 1k", "4k"),
     ("decode", "output_tokens"): ("--output-tokens 100 --prompt 1k", "400"),
     ("cost", "utilization"): ("", "0.5"),
+    **{(command, "gpu_layers"): ("--engine llama.cpp", "20") for command in BASE},
+    **{(command, "n_cpu_moe"): (f"{MIXTURE} --engine llama.cpp", "20") for command in BASE},
+    **{(command, "cpu_offload_gb"): ("--engine vllm", "5") for command in BASE},
+    **{(command, "host"): ("--engine llama.cpp -ngl 20", "epyc-9654") for command in BASE},
+    **{(command, "host_bandwidth"): ("--engine llama.cpp -ngl 20", "9GB/s") for command in BASE if command != "prefix"},
+    **{(command, "price_kind"): ("-d h100-sxm", "spot") for command in BASE},
     ("cost", "purchase"): ("--owned", "9999"),
     ("cost", "years"): ("-d rtx-4090 --owned", "2"),
     ("cost", "kwh"): ("-d rtx-4090 --owned", "0.4"),
@@ -206,4 +212,4 @@ def test_an_option_changes_the_answer_or_is_said_not_to(
 
 
 def test_every_command_that_estimates_is_here() -> None:
-    assert set(BASE) == set(COMMANDS) - {"models", "hardware", "quiz", "accuracy", "doctor"}
+    assert set(BASE) == set(COMMANDS) - {"models", "hardware", "quiz", "accuracy", "doctor", "rank", "report"}

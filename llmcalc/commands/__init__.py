@@ -45,6 +45,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("cost", "USD per million tokens"),
         ("compare", "devices side by side"),
         ("pareto", "speed against cost"),
+        ("rank", "models for a device"),
     ),
     "service": (
         ("plan", "devices for a rate"),

@@ -34,7 +34,7 @@ def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Hosting, dra
     found = c.chosen(which)
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     sequences = work.batch
-    plan = c.placed(found, place, run)
+    plan = c.placed(found, place, run.without("host", "host_bandwidth"))  # they change times alone
     draft = drafts.draft
     if drafted := drafts.draft_tokens:
         plan = replace(plan, draft_tokens=drafted, drafter=c.beside(which, draft) if draft else None)

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import EllipsisType
-from typing import Annotated, Any, Generic, TypeVar, overload
+from typing import Annotated, Any, Generic, Self, TypeVar, overload
 
 import typer
 
@@ -126,6 +126,11 @@ class Group:
     def gave(self, *names: str) -> bool:
         """Whether one of these has another value than its default; asking is no use of it."""
         return any(self.words[name] not in (None, self.options()[name].default) for name in names)
+
+    def without(self, *names: str) -> Self:
+        """The same with the defaults of these, for a room that has no use for them; the rest counts as read."""
+        self.read |= self.options().keys() - set(names)
+        return type(self)(**{name: word for name, word in self.words.items() if name not in names})
 
     def idle(self) -> list[str]:
         """What was given and never read."""

@@ -42,7 +42,8 @@ def prefill(which: o.ModelChoice, place: o.Placement, work: Prompt, by: o.Readin
     read = (prompt or tokens) + (seen.tokens if seen else 0)
     tokens = tokens + seen.tokens if seen else tokens
     known = parse.within(work.cached, read)
-    plan = c.placed(found, place, run)
+    used = run.without("reserve", "memory_utilization", "max_num_batched_tokens", "max_num_seqs", "host", "host_bandwidth")
+    plan = c.placed(found, place, used)
     sequences, piece, method = work.batch, work.chunk or None, by.method
     held = Workload(tokens, sequences) if sequences else None
     estimate = estimator.prefill(found, plan, read, known, work=held, chunk=piece, method=method, seen=seen)
