@@ -16,7 +16,7 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.estimate import capacity, layout, memory, rates, step, talk, terms, ways
+from llmcalc.estimate import capacity, counts, layout, memory, rates, step, talk, terms, ways
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import money, time
@@ -144,13 +144,19 @@ def capacity_unknown(space: Space, device: Device) -> bool:
     return (device.memory_bytes if space.engine.nominal else device.memory_usable_bytes) is None
 
 
-def _alike(device: Device, plan: Deployment, plain: Format, method: str) -> tuple[Any, ...]:
-    """What of a device steers an estimate, beside its numbers."""
+def _alike(device: Device, plan: Deployment, plain: Format, method: str, columns: bool) -> tuple[Any, ...]:
+    """What of a device steers an estimate, beside its numbers; `columns`: constants are numbers, too."""
     latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
     usual = device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency
     if method != "expected":
         return usual
-    kernels = rates.steers(replace(plan, device=device))
+    kernels = rates.steers(plan)
+    if columns:
+        if plan.ranks == 1:
+            return rates.kind(plan), *usual[1:], "fp32" in device.compute
+        far = device.device_class if plan.ranks > device.devices_per_node else ""
+        places = device.devices_per_node, device.devices_per_host, device.vendor == "Intel", kernels[2], far
+        return rates.kind(plan), *usual[1:], "fp32" in device.compute, *places
     return *usual, rates.kind(plan), rates.class_of(plan), "fp32" in device.compute, kernels
 
 
@@ -176,23 +182,36 @@ def _stacked(devices: Sequence[Device], nominal: bool) -> Device:
     )
 
 
-def racks(space: Space) -> Iterator[Rack]:
-    """Every layout with the candidates that can run it, those that estimates treat alike together."""
+def racks(space: Space, columns: bool = False) -> Iterator[Rack]:
+    """Every layout with the candidates that can run it, those that estimates treat alike together.
+
+    `columns`: together also those that only the constants of expected times tell apart.
+    """
+    columns = columns and space.method == "expected"
     plain = memory.compute_format(space.model)[0]
     for tp in sorted({count for one in space.candidates for count in one.counts}):
         for weights in space.weights:
             alike: dict[tuple[Any, ...], list[Candidate]] = {}
             for one in space.candidates:
                 if tp in one.counts and obstacle(space, one, weights, tp) is None:
-                    key = _alike(one.device, deployment(space, one.device, weights, weights, tp), plain, space.method)
+                    key = _alike(one.device, deployment(space, one.device, weights, weights, tp), plain, space.method, columns)
                     alike.setdefault(key, []).append(one)
             for group in alike.values():
                 device = _stacked([one.device for one in group], space.engine.nominal)
                 usd = np.array([[math.nan if one.usd_per_hour is None else one.usd_per_hour] for one in group])
-                for kv in space.kvs:
+                members = tuple(group)
+                for kv in sorted(space.kvs, key=lambda kv: kv.bits <= rates.SMALL_CACHE) if columns else space.kvs:
                     plan = deployment(space, device, weights, kv, tp)
                     most = np.clip(np.floor(_ledgers(space, plan, group)["max_batch_exact"]), 0, MOST_BATCH).astype(int)
-                    yield Rack(plan, tuple(group), usd, most)
+                    yield Rack(plan, members, usd, most)
+
+
+def _columns(space: Space, plan: Deployment, group: Sequence[Candidate]) -> step.Known:
+    """Counts and constants of a rack's devices."""
+    singles = [replace(plan, device=one.device) for one in group]
+    found = counts.count(space.model, singles[0], rates.kind(singles[0]) == "desktop")
+    each = [rates.plain_constants(single, found) for single in singles]
+    return step.Known(found, {name: Figure(name, np.array([[row[name]] for row in each])) for name in each[0]})
 
 
 def _ledgers(space: Space, plan: Deployment, group: Sequence[Candidate]) -> dict[str, Array]:
@@ -215,9 +234,18 @@ def deployment(space: Space, device: Device, weights: Format, kv: Format, tp: in
 # ---- one operating point, or a table of them --------------------------------------------------------------------------
 
 
-def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any) -> dict[str, Figure]:
+def point(space: Space, plan: Deployment, usd_per_device_hour: Any, batch: Any, known: step.Known | None = None) -> dict[str, Figure]:
     """Every quantity of an operating point; with a rack and a row of batches, of all of them at once."""
-    return _point(plan, usd_per_device_hour, batch, step.step(space.model, plan, Workload(space.ctx, batch), space.method))
+    return _point(plan, usd_per_device_hour, batch, _timed(space, plan, batch, known))
+
+
+def _timed(space: Space, plan: Deployment, batch: Any, known: step.Known | None) -> step.Timed:
+    """The step of an operating point, or of a table of them, whose constants are columns of `known`."""
+    work = Workload(space.ctx, batch)
+    if known is None:
+        return step.step(space.model, plan, work, space.method)
+    spent = step.undisturbed_s(space.model, plan, work, known)
+    return step.Timed(Figure("expected_step_time_s", spent, "s"), spent, spent)
 
 
 def _point(plan: Deployment, usd_per_device_hour: Any, batch: Any, timed: step.Timed) -> dict[str, Figure]:
@@ -400,17 +428,33 @@ def sweep(
     The front holds the limits that are not on its axes. `tick` is told (racks done, racks in all, points) as it goes.
     """
     limits, marks = limits or Limits(), marks or {}
-    found = Found(racks=list(racks(space)))
+    columns = limits.ttft_s is None
+    found = Found(racks=list(racks(space, columns)))
     speeds = [speed for speed in (limits.tpot_s, *marks.values()) if speed is not None]
+    shared: tuple[Any, ...] = ()
+    known: step.Known | None = None
     for number, rack in enumerate(found.racks):
-        _sweep_rack(space, found, number, rack, x, y, limits, marks, speeds)
+        if columns and space.method == "expected":
+            same = (id(rack.members), rack.plan.weights.name, rack.plan.tp, rack.plan.pp, rack.plan.kv.bits <= rates.SMALL_CACHE)
+            if same != shared:
+                shared, known = same, _columns(space, rack.plan, rack.members)
+        _sweep_rack(space, found, number, rack, x, y, limits, marks, speeds, known)
         if tick:
             tick(number + 1, len(found.racks), found.evaluated)
     return found
 
 
 def _sweep_rack(
-    space: Space, found: Found, number: int, rack: Rack, x: Axis, y: Axis, limits: Limits, marks: dict[str, float], speeds: list[float]
+    space: Space,
+    found: Found,
+    number: int,
+    rack: Rack,
+    x: Axis,
+    y: Axis,
+    limits: Limits,
+    marks: dict[str, float],
+    speeds: list[float],
+    known: step.Known | None,
 ) -> None:
     top = int(rack.most.max())
     if top < 1:
@@ -419,7 +463,7 @@ def _sweep_rack(
     found.evaluated += int(np.minimum(np.searchsorted(grid, rack.most, side="right"), grid.size).sum())
 
     def table(batch: Array) -> dict[str, Array]:
-        figures = point(space, rack.plan, rack.usd, batch)
+        figures = point(space, rack.plan, rack.usd, batch, known)
         told = {key: figure.value for key, figure in figures.items() if key not in TERMS and figure.value is not None}
         return {key: np.broadcast_to(one, (members, batch.shape[1])) for key, one in told.items()} | {
             "batch": np.broadcast_to(batch, (members, batch.shape[1]))
@@ -430,7 +474,7 @@ def _sweep_rack(
         exact = np.maximum(rack.most, 1)[:, None]
         if speeds:
             between = _between(grid, value["tpot_s"], np.array(speeds), rack.most)
-            inside = largest_within(lambda asked: point(space, rack.plan, None, asked)["tpot_s"].value, speeds, rack.most, between)
+            inside = largest_within(lambda asked: _timed(space, rack.plan, asked, known).mid_s, speeds, rack.most, between)
             exact = np.concatenate([exact, np.maximum(inside, 1)], axis=1)
         more = table(exact.astype(float))
         value = {key: np.concatenate([one, more[key]], axis=1) for key, one in value.items()}

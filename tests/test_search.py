@@ -287,3 +287,25 @@ def test_a_point_that_misses_a_limit_is_told_by_how_much() -> None:
     assert found.chosen is None and found.closest is not None
     excess, place = found.closest
     assert place.batch == 1 and excess == pytest.approx(5.115 - 1, abs=0.001)  # 4.794 + 0.3205 ms against 1 ms
+
+
+def test_expected_times_of_a_table_are_those_of_single_estimates() -> None:
+    """Devices of several makers and generations in one table: every point of the front is what one step says."""
+    source = sources.read_bundled("Qwen/Qwen3-30B-A3B")
+    found = model.read(source.config, id=source.id, source=source.kind, quant=source.quant)
+    names = ("h100-sxm", "b200", "mi300x", "l40s", "rtx-4090", "apple-m4-max-40c", "gaudi3")
+    racked = tuple(search.candidate(hardware.load(name), (1, 2), usd_per_hour=1.0 + place) for place, name in enumerate(names))
+    weights, caches = (formats.FORMATS["fp8"], formats.FORMATS["awq"]), (formats.find("bf16", kv=True), formats.find("fp8", kv=True))
+    space = Space(found, racked, weights, caches, 4096, 4096, "expected")
+    swept = search.sweep(space, limits=search.Limits(tpot_s=0.03), marks={"fast": 0.01})
+    rows = search.front_rows(space, swept)
+    assert len({row["hardware"] for row in rows}) > 1
+    for x, row in zip(swept.front.x, rows, strict=True):
+        plan = search.deployment(
+            space,
+            hardware.load(row["hardware"]),
+            *(formats.find(row[key], kv=key[0] == "k") for key in ("weights", "kv_dtype")),
+            row["count"],
+        )
+        single = step.step(found, plan, Workload(4096, row["batch"]), "expected").mid_s
+        assert x == pytest.approx(single, rel=1e-9) and row["tpot_s"] == pytest.approx(single, rel=1e-12)

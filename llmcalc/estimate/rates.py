@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ MOST_SHARE = 1.05
 """Real clocks exceed rated ones by so much; nothing is faster. [hardware notes: matrix rates of GeForce cards]"""
 LOOSE = ("queue_share", "burst_share", "interruption_share", "routing_share", "apart_share")
 """Shares of something else than a rate."""
+SMALL_CACHE = 9
+"""Bits of a cache's element up to which its kernels are those of 8 bits."""
 ENOUGH = 20
 """Rows of unseen models that a class needs for a band of its own."""
 STRANGE = 1.5
@@ -190,7 +192,7 @@ def keys(plan: Deployment, found: Counts) -> dict[str, str]:
     dense = matrix_format(found.dense.compute, found.dense.bits if found.dense.params else 16, plan, of_kind)
     first = found.experts[0] if found.experts else None
     routed = matrix_format(first.compute, first.bits, plan, of_kind) if first else "16 bits"
-    cache = "8 bits" if plan.kv.bits <= 9 else "16 bits"
+    cache = "8 bits" if plan.kv.bits <= SMALL_CACHE else "16 bits"
     engine = era(plan.engine)
     return {
         "generation": made,
@@ -226,10 +228,21 @@ def constants(plan: Deployment, found: Counts, shipped: dict[str, Any] | None = 
     """The measured shares and costs of a deployment: each the value of all, times what is particular to its device, format and engine."""
     of_kind = kind(plan)
     own = keys(plan, found)
+    made = numbers(shipped[of_kind], own) if shipped else _numbers(of_kind, tuple(own.items()))
     return {
         name: Figure(name, value, "s" if name.endswith("_s") else "", f"rates.json, {KIND[of_kind]} on {own['generation']}")
-        for name, value in numbers((shipped or constants_table())[of_kind], own).items()
+        for name, value in made.items()
     }
+
+
+def plain_constants(plan: Deployment, found: Counts) -> dict[str, float]:
+    """The same as plain numbers."""
+    return _numbers(kind(plan), tuple(keys(plan, found).items()))
+
+
+@lru_cache(maxsize=1024)
+def _numbers(of_kind: str, own: tuple[tuple[str, str], ...]) -> dict[str, float]:
+    return numbers(constants_table()[of_kind], dict(own))
 
 
 def numbers(rows: dict[str, Any], own: dict[str, str]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -148,48 +149,59 @@ def _figures(numbers: dict[str, Any], origin: str) -> dict[str, Figure]:
     return {name: Figure(name, value, "s" if name.endswith("_s") else "", origin) for name, value in numbers.items()}
 
 
-def _product(name: str, read: Figure, arithmetic: Figure, given: dict[str, Figure], read_share: str, compute_share: str) -> Figure:
-    return f.product_s.of(
-        as_name=name,
-        read_s=read,
-        compute_s=arithmetic,
-        read_share=given[read_share],
-        compute_share=given[compute_share],
-        apart_share=given["apart_share"],
-    )
+def _traced(formula: Formula, name: str, inputs: dict[str, Any]) -> Any:
+    return formula.of(inputs, as_name=name)
 
 
-def _made(formula: Formula, known: dict[str, Figure]) -> Figure:
+def _plain(formula: Formula, name: str, inputs: dict[str, Any]) -> Any:
+    return formula(**inputs)
+
+
+Use = Callable[[Formula, str, dict[str, Any]], Any]
+"""How a formula is used: on figures, with a derivation, or on plain numbers and arrays."""
+
+
+def _product(name: str, read: Any, arithmetic: Any, given: dict[str, Any], read_share: str, compute_share: str, use: Use = _traced) -> Any:
+    shares = {"read_share": given[read_share], "compute_share": given[compute_share], "apart_share": given["apart_share"]}
+    return use(f.product_s, name, {"read_s": read, "compute_s": arithmetic, **shares})
+
+
+def _made(formula: Formula, known: dict[str, Any], use: Use = _traced) -> Any:
     """A formula's figure from whatever of these it takes."""
-    return formula.of({name: known[name] for name in formula.parameters}, as_name=formula.name)
+    return use(formula, formula.name, {name: known[name] for name in formula.parameters})
 
 
-def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, given: dict[str, Figure]) -> Figure:
+def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, given: dict[str, Any], use: Use = _traced) -> Any:
     """One decode step in an engine, undisturbed."""
-    n = _figures(counts.step_numbers(model, plan, work, found), f"{model.id} on {plan.device.id}")
-    routed = f.experts_read_s.of(
-        as_name="expert_read_s",
-        all_read_s=n["all_experts_read_s"],
-        experts=n["experts"],
-        top_k=n["top_k"],
-        tokens=n["together"],
-        routing_share=given["routing_share"],
-        imbalance_factor=given["imbalance_factor"] if plan.dp > 1 else Figure("imbalance_factor", 1.0, "", "one group"),
-    )
-    return f.expected_step_s.of(
-        as_name="expected_step_time_s",
-        dense_s=_product("dense_s", n["dense_read_s"], n["dense_compute_s"], given, "dense_share", "compute_share"),
-        plain_s=_product("plain_s", n["plain_read_s"], n["plain_compute_s"], given, "plain_share", "compute_share"),
-        head_s=_product("head_s", n["head_read_s"], n["head_compute_s"], given, "plain_share", "compute_share"),
-        experts_s=_product("experts_s", routed, n["expert_compute_s"], given, "expert_share", "expert_compute_share"),
-        attention_s=_product("attention_s", n["cache_read_s"], n["score_s"], given, "cache_share", "score_share"),
-        states_s=n["states_s"],
-        cache_share=given["cache_share"],
-        talk_s=n["talk_s"],
-        talk_factor=given["talk_factor"],
-        layers_s=_made(f.layers_s, n | given),
-        host_s=_made(f.host_s, n | given),
-    )
+    n: dict[str, Any] = counts.step_numbers(model, plan, work, found)
+    one: Any = 1.0
+    if use is _traced:
+        n, one = _figures(n, f"{model.id} on {plan.device.id}"), Figure("imbalance_factor", 1.0, "", "one group")
+    experts = {"all_read_s": n["all_experts_read_s"], "experts": n["experts"], "top_k": n["top_k"], "tokens": n["together"]}
+    shares = {"routing_share": given["routing_share"], "imbalance_factor": given["imbalance_factor"] if plan.dp > 1 else one}
+    routed = use(f.experts_read_s, "expert_read_s", experts | shares)
+    parts = {
+        "dense_s": _product("dense_s", n["dense_read_s"], n["dense_compute_s"], given, "dense_share", "compute_share", use),
+        "plain_s": _product("plain_s", n["plain_read_s"], n["plain_compute_s"], given, "plain_share", "compute_share", use),
+        "head_s": _product("head_s", n["head_read_s"], n["head_compute_s"], given, "plain_share", "compute_share", use),
+        "experts_s": _product("experts_s", routed, n["expert_compute_s"], given, "expert_share", "expert_compute_share", use),
+        "attention_s": _product("attention_s", n["cache_read_s"], n["score_s"], given, "cache_share", "score_share", use),
+        "states_s": n["states_s"],
+        "cache_share": given["cache_share"],
+        "talk_s": n["talk_s"],
+        "talk_factor": given["talk_factor"],
+        "layers_s": _made(f.layers_s, n | given, use),
+        "host_s": _made(f.host_s, n | given, use),
+    }
+    return use(f.expected_step_s, "expected_step_time_s", parts)
+
+
+def undisturbed_s(model: Model, plan: Deployment, work: Workload, of: Known) -> Any:
+    """An expected step between others' prompts as plain seconds, without a derivation: what a sweep asks a table of. [s]
+
+    `of` may hold columns: the constants of several devices whose numbers are columns of `plan.device`.
+    """
+    return _engine_step(model, plan, work, of.counts, {name: figure.value for name, figure in of.given.items()}, _plain)
 
 
 def _expected(model: Model, plan: Deployment, work: Workload, parts: dict[str, Figure], burst: bool) -> Timed:
