@@ -165,3 +165,13 @@ def test_nothing_that_can_be_answered(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["accuracy", "--rows", str(path)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("Error: ") and "smiles" in error and error.count("\n") == 2
+
+
+@pytest.mark.parametrize(("name", "size"), [("openai/gpt-oss-20b", 12.1e9), ("openai/gpt-oss-120b", 63.4e9)])
+def test_the_published_file_of_a_desktop_engine(name: str, size: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """ggml-org's files of gpt-oss are 12.1 and 63.4 GB on the Hub: experts in mxfp4, the rest in q8_0; no step is expected below the floor."""
+    placed = ("-m", name, "-d", "dgx-spark", "-c", "8k")
+    assert results(capsys, "fit", *placed, "--engine", "llama.cpp")["weight_bytes"] == pytest.approx(size, rel=0.005)
+    assert results(capsys, "fit", *placed, "--engine", "vllm")["weight_bytes"] == results(capsys, "weights", "-m", name)["weight_bytes"]
+    step = results(capsys, "decode", *placed, "--engine", "llama.cpp")
+    assert step["floor_step_time_s"] < step["expected_step_time_s"]

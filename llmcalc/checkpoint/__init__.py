@@ -7,6 +7,20 @@ files; where files of different code bases spell a module differently, a list is
 from llmcalc.checkpoint.names import names
 from llmcalc.checkpoint.recipes import PLAIN, RECIPES, made
 from llmcalc.checkpoint.schemes import Checkpoint, Kept, Scheme, size
-from llmcalc.checkpoint.whole import BALANCED, METHODS, method, read
+from llmcalc.checkpoint.whole import BALANCED, METHODS, method, on_desktops, read
 
-__all__ = ["BALANCED", "METHODS", "PLAIN", "RECIPES", "Checkpoint", "Kept", "Scheme", "made", "method", "names", "read", "size"]
+__all__ = [
+    "BALANCED",
+    "METHODS",
+    "PLAIN",
+    "RECIPES",
+    "Checkpoint",
+    "Kept",
+    "Scheme",
+    "made",
+    "method",
+    "names",
+    "on_desktops",
+    "read",
+    "size",
+]

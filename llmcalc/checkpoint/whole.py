@@ -116,6 +116,21 @@ def read(model: Model, plain: Format) -> Checkpoint | None:
     return _made(model, plain, language, towers, ahead, buffers)
 
 
+def on_desktops(model: Model, shipped: Checkpoint, plain: Format) -> Checkpoint:
+    """A model trained in 4-bit floats as its GGUF and MLX files hold it: experts as they are, all other matrices in 8 bits.
+
+    [ggml-org/gpt-oss-20b-GGUF: q8_0; mlx-community/gpt-oss-20b-MXFP4-Q8: groups of 64 with a scale and a bias]
+    """
+    eight = Scheme("q8_0", 8, (1, 32), 2)
+
+    def kept(weight: Weight, parts: tuple[Kept, ...]) -> tuple[Kept, ...]:
+        alone = weight.columns == 1 or weight.part in ("router", "norms")
+        return tuple(Kept(eight, part.matrices) if part.scheme.bits >= 16 and not alone else part for part in parts)
+
+    language = [kept(weight, parts) for (_, weight), parts in zip(model_weights(model), shipped.language, strict=True)]
+    return _made(model, plain, language, list(shipped.towers), list(shipped.mtp), shipped.buffers)
+
+
 _FP32 = re.compile(r"attn_hc\.|ffn_hc\.|hc_head\.|sinks$")  # DeepSeek-V4's prediction module
 
 

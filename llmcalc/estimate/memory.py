@@ -338,6 +338,9 @@ def weight_format(model: Model, name: str, engine: Engine | None = None) -> tupl
         return plain, assumed or f"the checkpoint's dtype ({model.dtype})"
     if model.quantization and model.quantization.get("quant_method") == "gguf":
         return shipped, "counted from the tensors in the GGUF file"
+    if engine and engine.kind == "desktop" and model.quantization and model.quantization.get("quant_method") == "mxfp4":
+        filed = checkpoint.on_desktops(model, shipped, plain)
+        return filed, f"as published for {engine.name}: experts in mxfp4, other matrices in 8 bits"
     if model.quantization:
         return shipped, f"as the checkpoint ships: {shipped.note or 'no parameter is quantised'}; the rest in {plain.name}"
     if shipped.name != plain.name:
