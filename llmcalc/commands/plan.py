@@ -179,7 +179,6 @@ def plan(
         seed=coming.seed,
         method=method,
     )
-    # What an optional answer needs is read before the minutes are spent.
     success, api, link, reasoning = further.success_rate, further.api(), further.transfer, coming.reasoning_tokens
     tested = loadgen.read(further.measured) if further.measured else []
     made = estimator.plan(found, layouts, service, fixed=fixed)

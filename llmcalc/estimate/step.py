@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError, printable
-from llmcalc.estimate import counts, hosting, layout, memory, rates, terms
+from llmcalc.estimate import charged, counts, hosting, layout, memory, rates, terms
 from llmcalc.estimate.counts import Counts
 from llmcalc.figures import Figure, Formula, larger, smaller, total
 from llmcalc.formulas import expected as f
@@ -236,7 +236,11 @@ def _interrupted(model: Model, plan: Deployment, work: Workload, alone: Figure, 
     way = new * given["token_s"].value + given["request_s"].value
     added_s = given["interruption_share"].value * single.value
     # Those that the memory does not hold wait for their turn.
-    batch = smaller(work.batch, running(model, replace(plan, max_sequences=plan.max_sequences or MOST), prompt, round(output)))
+    mean = Figure("ctx_tokens", prompt + output / 2, "tokens")
+    extra = charged.sequence_bytes(model, plan, mean).value / (layout.sequence_bytes(model, plan, mean).value or 1)  # an engine's pages
+    batch = smaller(
+        work.batch, running(model, replace(plan, max_sequences=plan.max_sequences or MOST), prompt, round(output)) / (extra or 1)
+    )
     sequences = batch / plan.dp if plan.dp > 1 else batch
     others = larger(0, sequences - 1) / (2 if burst else 1)
     # Between two answers a request is on its way and read: so many steps in which it does not decode.
