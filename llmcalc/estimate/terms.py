@@ -14,7 +14,7 @@ from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
 from llmcalc.estimate import adapters, files, hosting, layout, memory, talk
 from llmcalc.figures import Figure, larger, total
-from llmcalc.formats import Format
+from llmcalc.formats import FORMATS, Format
 from llmcalc.formulas import compute, time
 from llmcalc.formulas import memory as f
 from llmcalc.hardware import Device
@@ -294,9 +294,12 @@ def critical_batch(model: Model, plan: Deployment) -> Figure:
         return Figure("critical_batch", None, "tokens", p.origin)
     mixtures = [group.layer.mlp for group in model.groups if group.layer.mlp and group.layer.mlp.experts]
     spread = max((mlp.experts / mlp.top_k for mlp in mixtures), default=1)
+    # Of a file that a named format's tools write, the matrices' own bits: what they leave wider is no part of those GEMMs.
+    recipe = isinstance(plan.weights, Checkpoint) and plan.weights.recipe
+    own = FORMATS.get(plan.weights.name, plan.weights) if recipe else plan.weights
     return time.critical_batch.of(
         flops_per_s=p,
-        bytes_per_weight=Figure("bytes_per_weight", plan.weights.bytes, "B", plan.weights.name),
+        bytes_per_weight=Figure("bytes_per_weight", own.bytes, "B", own.name),
         bandwidth_bytes_per_s=bandwidth(plan.device),
         experts_per_active_expert=Figure("experts_per_active_expert", spread, "", memory.CONFIG),
     )
