@@ -48,7 +48,10 @@ def test_there_are_enough_and_each_is_judged() -> None:
     assert len(SCRIPTS) >= 8
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+SLOW = {"pareto_report.sh"}  # three searches, and a page with a chart; test_pictures makes one as well
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly) if name in SLOW else name for name in SCRIPTS])
 def test_the_example_runs(name: str, programs: str, tmp_path: Path) -> None:
     path = FOLDER / name
     runner = "bash" if name.endswith(".sh") else sys.executable

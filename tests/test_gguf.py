@@ -357,7 +357,7 @@ def outcome(content: bytes) -> str:
     return "ok"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_fuzz(valid: bytes, data: st.DataObject) -> None:
     """Any change to a good file is read or refused in words."""
@@ -378,7 +378,7 @@ def test_fuzz(valid: bytes, data: st.DataObject) -> None:
     outcome(bytes(content))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=400))
 def test_fuzz_of_anything(body: bytes) -> None:
     assert outcome(b"GGUF" + struct.pack("<I", 3) + body) in ("bad-gguf", "gguf-version", "not-a-model")

@@ -21,7 +21,7 @@ from llmcalc.estimate import cost, decode, layout, memory, step, terms, verdict
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
 
-settings.register_profile("short", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("short", max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("short")
 
 TINY = model.read(llama(2, 256, 512, 4, 2, 64, 1000), id="tiny")
@@ -135,7 +135,7 @@ def test_a_cache_is_linear_in_batch_and_context(found: Model, batch: int, ctx: i
     methods,
     st.sampled_from([(1, 1), (8, 1), (1, 2), (2, 4)]),
 )
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_a_sweep_is_its_points(found: Model, batch: list[int], ctx: list[int], method: str, ranks: tuple[int, int]) -> None:
     """One estimator: arrays give, element by element, what numbers give."""
     run = plan(found, tp=ranks[0], pp=ranks[1])

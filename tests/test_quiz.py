@@ -109,10 +109,8 @@ def printed(question: Question, capsys: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.mark.parametrize("key", sorted(quiz.bank()))
 def test_the_command_prints_the_answer(key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for seed in ("1", "2"):
-        question = made(key, seed)
-        if not question.command:
-            return
+    question = made(key, "1")
+    if question.command:
         value = printed(question, capsys)
         assert (BOUND[value] if question.kind == "choice" else value) == question.answer, shlex.join(question.command)
 
@@ -124,10 +122,10 @@ def rounded(question: Question) -> bool:
     return math.isclose(value, question.answer, rel_tol=1e-12) or whole
 
 
-def test_questions_of_a_seed() -> None:
-    """(10,000 of them in full: every derivation, every command.)"""
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.nightly)])
+def test_questions_of_a_seed(count: int) -> None:
     last = None
-    for question in quiz.questions(1, 1000):
+    for question in quiz.questions(1, count):
         assert last is None or (question.text, question.choices) != (last.text, last.choices)
         last = question
         if question.kind == "number":

@@ -397,7 +397,7 @@ def test_no_weights_beside_a_config(tmp_path: Path) -> None:
     assert caught.value.code == "no-weights"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_fuzz(data: st.DataObject) -> None:
     content = bytearray(package.serialize({"a": spec((2, 2), "float32")}))
