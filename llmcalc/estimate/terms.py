@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from llmcalc import checkpoint
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
@@ -187,6 +188,13 @@ def weight_bits(model: Model, plan: Deployment, index: int, weight: Weight, head
     return plain if kept_16 and plan.weights.bits < plain.bits and not plan.weights.whole_file else plan.weights
 
 
+def stored_bits(plan: Deployment, index: int, layers: int, weight: Weight, fmt: Format) -> float:
+    """Bits that a parameter takes as it is stored: of a checkpoint with its scales, which are read, too."""
+    if not isinstance(plan.weights, Checkpoint) or not weight.params:
+        return fmt.bits
+    return checkpoint.size(weight, plan.weights.language[index]) * 8 / (layers * weight.params)
+
+
 def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages: int = 1, ends: int | None = None) -> list[Operator]:
     """The GEMMs of `batch` tokens in one group, of which `met` meet in a mixture, dealt over `stages` × tp ranks.
 
@@ -206,7 +214,7 @@ def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages
         chosen = layout.routed(weight)
         spread = stages * plan.tp * (plan.dp if chosen else 1)
         ranks = Figure("devices", spread, "", layout.LAYOUT)
-        bits = Figure("bits_per_weight", fmt.bits, "bit", fmt.name)
+        bits = Figure("bits_per_weight", stored_bits(plan, index, layers, weight, fmt), "bit", fmt.name)
         params = Figure("params", weight.rows * weight.columns, "params", f"{weight.rows} × {weight.columns}")
         if chosen:
             touched = time.distinct_experts.of(
