@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Never
 
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, layout, step, terms, verdict
@@ -91,18 +91,20 @@ class Cost(Answer):
     expected_joules_per_token_low: float | None = field(shown=False, meaning="low end", unit="J")
     expected_joules_per_token_high: float | None = field(shown=False, meaning="high end", unit="J")
     expected_power_w: float | None = field("power drawn", "W", "all devices, as measured shares of rated power have it")
-    power_usd_per_month: float | None = field("power per month", "usd", meaning="of an owned server: watts drawn, 730 h, PUE, kWh price")
+    power_usd_per_month: float | None | Absent = field(
+        "power per month", "usd", meaning="of an owned server: watts drawn, 730 h, PUE, kWh price", default=ABSENT
+    )
     fits: bool | None = field("fits")
 
 
 def _power(
     model: Model, plan: Deployment, work: Workload, step_time_s: float, owned: Ownership | None, utilization: float
-) -> dict[str, float | None]:
+) -> dict[str, float | None | Absent]:
     """Joules of a token with their range, watts of all devices, and what an owned server's power costs in a month of 730 hours."""
     found = step.energy(model, plan, work)
     joules = None if found is None else found.mid_s
     watts = None if joules is None else joules * work.batch / step_time_s
-    month = None
+    month: float | None | Absent = ABSENT if owned is None else None
     if owned is not None and watts is not None:
         month = MONTH_HOURS * money.power_usd_per_hour(watts * utilization, owned.pue, owned.usd_per_kwh)
     return {
@@ -193,7 +195,7 @@ def cost(
     if hour is not None and reading.value is None:
         warnings.append(f"usd_per_million_input_tokens and usd_per_million_blended: {reading.origin}")
     if power is None:
-        warnings.append(f"energy_joules_per_token: no power is recorded for {plan.device.id}")
+        warnings.append(f"energy_joules_per_token, expected_joules_per_token, expected_power_w: no power is recorded for {plan.device.id}")
     shown = (
         "usd_per_million_output_tokens",
         "expected_usd_per_million_output_tokens",
