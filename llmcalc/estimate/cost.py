@@ -91,7 +91,7 @@ class Cost(Answer):
     expected_joules_per_token_low: float | None = field(shown=False, meaning="low end", unit="J")
     expected_joules_per_token_high: float | None = field(shown=False, meaning="high end", unit="J")
     expected_power_w: float | None = field("power drawn", "W", "all devices, as measured shares of rated power have it")
-    power_usd_per_month: float | None | Absent = field(
+    power_usd_per_month: float | Absent | None = field(
         "power per month", "usd", meaning="of an owned server: watts drawn, 730 h, PUE, kWh price", default=ABSENT
     )
     fits: bool | None = field("fits")
@@ -99,12 +99,12 @@ class Cost(Answer):
 
 def _power(
     model: Model, plan: Deployment, work: Workload, step_time_s: float, owned: Ownership | None, utilization: float
-) -> dict[str, float | None | Absent]:
+) -> dict[str, float | Absent | None]:
     """Joules of a token with their range, watts of all devices, and what an owned server's power costs in a month of 730 hours."""
     found = step.energy(model, plan, work)
     joules = None if found is None else found.mid_s
     watts = None if joules is None else joules * work.batch / step_time_s
-    month: float | None | Absent = ABSENT if owned is None else None
+    month: float | Absent | None = ABSENT if owned is None else None
     if owned is not None and watts is not None:
         month = MONTH_HOURS * money.power_usd_per_hour(watts * utilization, owned.pue, owned.usd_per_kwh)
     return {
