@@ -52,6 +52,7 @@ LINES = [
     "quiz --seed 7 --count 2",
     "doctor",
     *(["accuracy"] if "accuracy" in COMMANDS else []),
+    "rank -d rtx-4090",
 ]
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 HALF_A_NUMBER = re.compile(r"(?<![\w.,/-])\d[\d.,]*…")
