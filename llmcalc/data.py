@@ -173,9 +173,9 @@ def write_whole(path: str | Path, content: bytes) -> None:
     import tempfile
 
     target = os.path.realpath(path)
-    there = os.stat(target) if os.path.exists(target) else None
+    there = os.stat(path) if os.path.exists(path) else None
     if there is not None and (not stat.S_ISREG(there.st_mode) or not _ours(there)):
-        with open(target, "wb") as stream:
+        with open(path, "wb") as stream:  # by its own name: what /dev/stdout leads to may have none
             stream.write(content)
         return
     new = ""

@@ -155,7 +155,7 @@ def test_a_limit_that_nobody_meets(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["-d", "no-such-device"], 1, "no device is called"),
+        (["-d", "no-such-device"], 2, "no device is called"),
         (["-d", "vendor=nobody"], 2, "no device matches"),
         (["-d", "colour=red"], 2, "is not a filter"),
         (["-d", "h100-sxm", "--tp", "3"], 2, "does not divide the 32 query heads"),

@@ -625,6 +625,7 @@ def state_check(state: Any) -> None:
 # ---- command lines ---------------------------------------------------------------------------------------------------
 
 LINES = [
+    "rank -d rtx-4090 -c 4k",
     "kv -m Qwen/Qwen3-8B -c 8k", "kv -m google/gemma-3-27b-it -d h100-sxm --engine vllm", "weights -m openai/gpt-oss-20b", "fit -m Qwen/Qwen3-32B -d '2x rtx-4090' --weights awq --check",
     "decode -m Qwen/Qwen3-30B-A3B -d h100-sxm -b 8 --method roofline", "cost -m Qwen/Qwen3-8B -d rtx-4090 -b 8 --owned --kwh 0.3", "quant -m openai/gpt-oss-20b -d rtx-4090",
     "prefill -m Qwen/Qwen3-8B -d h100-sxm --prompt 8k --cached 1k -b 2", "spec -m Qwen/Qwen3-8B -d rtx-4090 --preset eagle", "spec --p 0.6,0.4 --q 0.9,0.1",

@@ -105,7 +105,7 @@ def test_a_checkpoint_is_counted_as_it_ships(capsys: pytest.CaptureFixture[str])
     found = run(capsys, "-m", "openai/gpt-oss-20b", "-d", "h100-sxm", "--weights", "auto,mxfp4", "--kv-dtype", "auto")
     shipped, every = found["rows"]
     assert shipped["weight_bytes"] == 13_761_264_768
-    assert every["weight_bytes"] == 20_914_757_184 * 4.25 / 8
+    assert every["weight_bytes"] == 13_761_264_768  # a recipe: what files in mxfp4 keep in 16 bits is kept
     assert any("as it ships" in text for text in found["assumptions"])
 
 

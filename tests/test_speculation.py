@@ -178,7 +178,6 @@ def test_presets_say_what_they_assume(name: str, capsys: pytest.CaptureFixture[s
         ["-m", LLAMA, "-d", "h100-sxm", "--preset", "magic"],
         ["-m", LLAMA, "-d", "h100-sxm", "-a", "1.5", "--draft-cost", "0.1"],
         ["-m", LLAMA],
-        [],
     ],
 )
 def test_usage(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,6 +122,7 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload, method: st
 
 def compare(model: Model, plan: Deployment, devices: int, work: Workload, method: str = "napkin") -> Answered[Layouts, Layout]:
     """All layouts over `devices` devices, the fastest for `work.batch` sequences first."""
+    step.check(method)
     rows, warnings = [], []
     for option in layouts(model, plan, devices):
         try:

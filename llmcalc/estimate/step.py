@@ -176,7 +176,7 @@ def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, 
     n: dict[str, Any] = counts.step_numbers(model, plan, work, found)
     one: Any = 1.0
     if use is _traced:
-        n, one = _figures(n, f"{model.id} on {plan.device.id}"), Figure("imbalance_factor", 1.0, "", "one group")
+        n, one = _figures(n, "counted on one rank, at nominal rates"), Figure("imbalance_factor", 1.0, "", "one group")
     experts = {"all_read_s": n["all_experts_read_s"], "experts": n["experts"], "top_k": n["top_k"], "tokens": n["together"]}
     shares = {"routing_share": given["routing_share"], "imbalance_factor": given["imbalance_factor"] if plan.dp > 1 else one}
     routed = use(f.experts_read_s, "expert_read_s", experts | shares)
@@ -331,7 +331,7 @@ def reading(
         return Figure("reading_s", None, "s", terms.compute_rate(plan.device, plan.weights).origin)
     found, given = known(model, plan)
     desktop = rates.kind(plan) == "desktop"
-    n = _figures(counts.prompt_numbers(model, plan, prompt, cached, found, desktop, together), f"{model.id} on {plan.device.id}")
+    n = _figures(counts.prompt_numbers(model, plan, prompt, cached, found, desktop, together), "counted on one rank, at nominal rates")
     costs = {name: given[f"prompt_{name}"] for name in ("layer_s", "mixture_s", "recurrent_s")}
     busy = f.expected_reading_s.of(
         as_name="reading_s",
