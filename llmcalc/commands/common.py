@@ -61,8 +61,10 @@ def model_line(model: Model) -> str:
     """Which file the figures come from."""
     words = {"hub": "from the Hub", "hub-cache": "from the Hub's cache", "file": "from a file", "stdin": "from stdin"}
     parts = [model.model_type, words.get(model.source, model.source)]
-    if str(model.facts.get("source", "")).startswith("reconstructed"):
+    if "reconstructed" in str(model.facts.get("source", "")):
         parts.append("reconstructed (--refresh reads the Hub's)")
+    elif "quantisation assumed" in str(model.facts.get("source", "")):
+        parts.append("its quantisation is assumed (--refresh reads the Hub's)")
     elif model.revision and model.revision == model.facts.get("date"):
         parts.append(f"as of {model.revision}")
     elif model.revision:
