@@ -408,6 +408,8 @@ def test_same_model_from_gguf_and_config(tmp_path: Path, arch: str, id: str) -> 
     known = config.to_dict()
     if arch == "gemma4":
         known |= raw.get("text_config", raw)
+    if id.startswith("class:"):  # a file that names nothing of its shape is refused
+        raw |= {key: known[key] for key in ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size") if key in known}
     keys = WRITES.get(arch, base)(known)
     shapes = tensors(arch, config, keys["block_count"])
     write(tmp_path / "model.gguf", arch, keys, shapes)
