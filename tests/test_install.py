@@ -149,7 +149,7 @@ def test_the_oldest_and_newest_that_are_allowed_say_the_same(versions: str, dist
     environment = {"COLUMNS": "60", "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     for line in (
         "compare -m Qwen/Qwen3-8B -d h100-sxm,l40s", "decode -m Qwen/Qwen3-8B -d h100-sxm --explain", "models list llama-3",
-        "pareto -m Qwen/Qwen3-8B -d h100-sxm,l40s --price 2 --plot", "hardware check hardware/h100-sxm.yaml", "kv --help", "kv -m no/such",
+        "pareto -m Qwen/Qwen3-8B -d h100-sxm,l40s --price 2", "hardware check hardware/h100-sxm.yaml", "kv --help", "kv -m no/such",
     ):  # fmt: skip
         texts = []
         for python in (tmp_path / "venv" / "bin" / "python", Path(sys.executable)):
