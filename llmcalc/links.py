@@ -205,7 +205,7 @@ def asked(text: str, what: str) -> Link:
         return Link(word, rate, _NETWORK, _NCCL_TESTS, "InfiniBand HDR and NDR")
     known = named(word)
     if known is None or bits:
-        near = close_matches(word.lower(), LINKS)
+        near = () if re.search(r"\d\s*[kMGT]\w*/?s$", word) else close_matches(word.lower(), LINKS)  # a rate is no misspelt name
         hint = f"did you mean {near[0]}?" if near else f"a name ({', '.join(list(LINKS)[:6])}, …) or a rate such as 400Gb/s"
         raise UsageError("bad-link", f"{what} {printable(word, 40)!r} is no link with a known rate", hint)
     return known

@@ -57,3 +57,10 @@ def test_a_step_reads_the_adapters_that_its_sequences_use() -> None:
 def test_what_is_no_adapter_is_refused(given: tuple[str, ...], code: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", *given, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+
+def test_fit_names_the_adapters_apart_from_the_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--max-loras", "4", "--lora-rank", "16", "--json"]) == 0
+    ledger = {row["item"]: row["bytes"] for row in json.loads(capsys.readouterr().out)["rows"] if row["item"]}
+    assert ledger["weights in bf16"] == -8_190_735_360 * 2  # the Hub's count of parameters
+    assert ledger["adapters"] == -4 * 43_646_976 * 2  # PEFT's trainable parameters of rank 16 on all linear layers

@@ -107,3 +107,9 @@ def test_a_link_without_a_rate_is_refused(word: str) -> None:
         links.asked(word, "network")
     assert caught.value.code == "bad-link"
     assert caught.value.hint
+
+
+def test_a_rate_that_cannot_be_is_not_taken_for_a_misspelt_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        links.asked("0Gb/s", "network")
+    assert "did you mean" not in str(caught.value.hint)

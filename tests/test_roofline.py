@@ -261,8 +261,8 @@ def test_links_are_assumed_aloud() -> None:
     found = bundled(SEVENTY)
     eight = decode.decode(found, plan(found, tp=8), Workload(8192, 1)).assumptions
     assert any("NVLink 4, one way: 450 GB/s, 5 µs per collective" in text for text in eight)
-    assert not any("a node has" in text for text in eight)
-    assert any("a node has 8" in text for text in decode.decode(found, plan(found, tp=16), Workload(8192, 1)).assumptions)
+    assert not any("nodes of" in text for text in eight)
+    assert any("2 nodes of 8" in text for text in decode.decode(found, plan(found, tp=16), Workload(8192, 1)).assumptions)
 
 
 def test_the_longest_of_the_terms_is_named() -> None:

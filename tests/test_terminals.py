@@ -411,3 +411,10 @@ def stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_lock_that_somebody_left_does_not_last(stale: Path) -> None:
     os.utime(stale, (1, 1))
     assert review.record({"kv-token": 1.0}) == [] and not stale.exists()
+
+
+def test_no_is_an_answer_and_keeps_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, _ = shown("fit -m deepseek-ai/DeepSeek-V3 -d rtx-3090", monkeypatch, 80)
+    said = ESCAPES.sub("", said)
+    assert re.search(r"^ +engine +holds it", said, re.M)
+    assert re.search(r"^ +vllm +no$", said, re.M)

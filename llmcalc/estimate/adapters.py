@@ -11,6 +11,7 @@ from llmcalc.formulas import memory as f
 from llmcalc.formulas import time
 from llmcalc.model import weights as model_weights
 from llmcalc.plan import Adapters, Deployment
+from llmcalc.units import size
 
 BYTES = 2
 """Adapters are held in 16 bits."""
@@ -45,6 +46,12 @@ def adapter_params(model: Model, adapters: Adapters) -> Figure:
     """Parameters of one adapter."""
     count = sum(n * w.copies * f.adapter_params(adapters.rank, w.columns, w.rows) for n, w in chosen(model, adapters))
     return Figure("adapter_params", count, "params", f"rank {adapters.rank}, {len(chosen(model, adapters))} kinds of matrices")
+
+
+def words(model: Model, own: Adapters) -> str:
+    """What is reserved."""
+    each = size(adapter_params(model, own).value * BYTES)
+    return f"{own.slots} adapters of rank {own.rank}, {each} each, reserved whether loaded or not"
 
 
 def held_bytes(model: Model, plan: Deployment) -> Figure | None:

@@ -76,13 +76,14 @@ def said(plan: Deployment) -> tuple[str, ...]:
     if plan.ranks == 1:
         return ()
     where, words = nodes(plan), []
-    kind = link_of(plan.device)
-    if kind.kin:
-        words.append(f"{plan.device.link and plan.device.link.type}: not timed, so its collectives start as those of {kind.kin}")
+    link = plan.device.link
+    if link is not None and links.named(link.type) is None:
+        words.append(f"{link.type}: no collective over it was timed; expected times take {link_of(plan.device).kin}")
     if where.count > 1:
         network = network_of(plan.device)
         how = "assumed, as the profile names none" if plan.device.network is None else network.name
-        words.append(f"{where.count} nodes of {where.per_node}; between them {network.rate * 8 / 1e9:,.0f} Gbit/s a device, {how}")
+        between = f"{network.rate * 8 / 1e9:,.0f} Gbit/s a device, {how}"
+        words.append(f"{where.count} nodes of {where.per_node}; between them {between}, in expected times alone")
     return tuple(words)
 
 

@@ -7,7 +7,6 @@ llama.cpp keeps the last `gpu_layers` layers on the card, with their caches, and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from llmcalc.architecture import Layer, Model, Weight
 from llmcalc.errors import UsageError
@@ -113,12 +112,6 @@ def resident(figure: Figure, away: float, name: str) -> Figure:
     return Figure(
         name, figure.value - away, figure.unit, "without what lies on the host", None, (figure, Figure("host_bytes", away, "B", LAID))
     )
-
-
-def read_on_host(model: Model, plan: Deployment, all_experts: Any) -> tuple[float, Any]:
-    """(dense bytes, expert bytes) that a step reads in the host's memory, `all_experts` being what it touches of all."""
-    where = hosted(model, plan)
-    return where.dense_bytes, all_experts * where.expert_share
 
 
 def whole_bytes(model: Model, plan: Deployment) -> float:

@@ -13,7 +13,7 @@ from llmcalc import checkpoint
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
-from llmcalc.estimate import adapters, files, hosting, layout, memory, talk
+from llmcalc.estimate import adapters, collectives, files, hosting, layout, memory, talk
 from llmcalc.figures import Figure, larger, total
 from llmcalc.formats import FORMATS, Format
 from llmcalc.formulas import compute, time
@@ -22,7 +22,7 @@ from llmcalc.hardware import Device
 from llmcalc.model import weights as model_weights
 from llmcalc.plan import Deployment, Workload
 from llmcalc.units import rate as speed
-from llmcalc.units import seconds, size
+from llmcalc.units import seconds
 
 Bound = Literal["memory-weights", "memory-kv", "compute", "communication"]
 METHODS = ("napkin", "roofline")
@@ -481,12 +481,9 @@ def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
         )
         rate, latency = talk.link_rate(plan.device)
         said.append(f"{rate.origin}: {speed(rate.value)}, {seconds(latency.value)} per collective")
-        if plan.ranks > plan.device.devices_per_node:
-            node = plan.device.devices_per_node
-            said.append(f"{plan.ranks} ranks talk at that rate, though a node has {node}: slower links between nodes are not modelled")
+        said += collectives.said(plan)
     if plan.adapters is not None:
-        each = size(adapters.adapter_params(model, plan.adapters).value * adapters.BYTES)
-        said.append(f"{plan.adapters.slots} adapters of rank {plan.adapters.rank}, {each} each, reserved whether loaded or not")
+        said.append(adapters.words(model, plan.adapters))
     if layout.experts(model):
         said.append("experts are drawn evenly and independently for each token")
     return tuple(said)

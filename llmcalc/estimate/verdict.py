@@ -9,7 +9,7 @@ from llmcalc import engines
 from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, charged, files, layout, memory, offload, overheads, start, ways, words
+from llmcalc.estimate import Answered, adapters, capacity, charged, files, layout, memory, offload, overheads, start, ways, words
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as f
 from llmcalc.plan import Deployment, Workload
@@ -162,8 +162,12 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
     return Answered(
         results=results,
         figures={"max_batch_exact": found["max_batch_exact"]},
-        rows=(*rows(plan, work, value, beside), *others),
-        assumptions=(files.words(model, plan.weights), capacity.memory_words(plan)),
+        rows=(*rows(model, plan, work, value, beside), *others),
+        assumptions=(
+            files.words(model, plan.weights),
+            *((adapters.words(model, plan.adapters),) if plan.adapters else ()),
+            capacity.memory_words(plan),
+        ),
         warnings=tuple(warnings),
     )
 
@@ -197,15 +201,18 @@ def _bytes(value: float) -> Any:
     return round(exact) if isinstance(exact, float) else exact
 
 
-def rows(plan: Deployment, work: Workload, value: dict[str, Any], beside: dict[str, Figure]) -> list[FitRow]:
+def rows(model: Model, plan: Deployment, work: Workload, value: dict[str, Any], beside: dict[str, Figure]) -> list[FitRow]:
     """The ledger, from the memory to what is left."""
     budget, slots = value["kv_budget_bytes"], capacity.running(plan, work)
+    reserved = adapters.held_bytes(model, plan)
+    tuned = reserved.value if reserved else 0
     used = whole(slots * value["kv_bytes_per_sequence"])
     found = {
         f"memory of {plan.ranks} × {plan.device.id}": whole(value["memory_bytes"]),
         **engine_rows(plan, value, beside),
         "reserve": whole(-value["reserve_bytes"]),
-        f"weights in {plan.weights.name}": whole(-value["weight_bytes"]),
+        f"weights in {plan.weights.name}": whole(tuned - value["weight_bytes"]),
+        "adapters": whole(-tuned),
         f"KV of {slots:,} × {work.ctx:,} tokens in {plan.kv.name}": -used,
         "left": whole(budget - used) if plan.engine.nominal else round(budget - used),
     }

@@ -202,7 +202,7 @@ def _encodes(text: str) -> bool:
 
 
 def _has_content(report: Report, key: str) -> bool:
-    return any(row.get(key) not in (None, "", 0) for row in report.rows)
+    return any(row.get(key) is False or row.get(key) not in (None, "", 0) for row in report.rows)  # "no" is an answer
 
 
 def error(message: str, hint: str | None) -> str:
