@@ -49,5 +49,5 @@ def made(model: Model, fmt: Format, plain: Format) -> Checkpoint | None:
         return None
     if fmt.name == "mxfp4" and any(group.layer.mlp and group.layer.mlp.experts for group in model.groups):
         block = {"quant_method": "mxfp4"}
-    found = read(replace(model, quantization=block), plain)
+    found = read(replace(model, quantization=block), plain, alike=True)
     return found and replace(found, name=fmt.name, compute=fmt.compute, recipe=True)

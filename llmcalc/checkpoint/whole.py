@@ -72,8 +72,10 @@ BALANCED = frozenset(
 FP32_TYPES = frozenset("gpt2 gpt_neo opt bart t5 mt5 whisper xglm biogpt codegen mamba".split())
 
 
-def read(model: Model, plain: Format) -> Checkpoint | None:
+def read(model: Model, plain: Format, *, alike: bool = False) -> Checkpoint | None:
     """The checkpoint's own storage, or None where every weight has the dtype `plain` and nothing is stored beside them.
+
+    `alike`: the block's lists name no layer by its number, so that one layer tells of all that are built like it.
 
     Errors (ConfigError): unknown-quantization, bad-quantization.
     """
@@ -96,7 +98,7 @@ def read(model: Model, plain: Format) -> Checkpoint | None:
     stack = model.stack
     language: list[tuple[Kept, ...]] = [tuple(kept(weight, None, False)) for weight in stack.embedding]
     for group in model.groups:
-        layers = [index for index, layer in enumerate(stack.layers) if layer == group.layer] if q else [group.first]
+        layers = [index for index, layer in enumerate(stack.layers) if layer == group.layer] if q and not alike else [group.first]
         parts = {weight.part for weight in group.layer.all_weights}
         beside = {"mlp", "experts"} <= parts
         for weight in group.layer.all_weights:
@@ -104,7 +106,7 @@ def read(model: Model, plain: Format) -> Checkpoint | None:
             for layer in layers:
                 for part in kept(weight, layer, beside):
                     found[part.scheme] = found.get(part.scheme, 0) + part.matrices
-            times = 1 if q else group.count
+            times = 1 if q and not alike else group.count
             language.append(tuple(Kept(scheme, number * times) for scheme, number in found.items()))
     language += [tuple(kept(weight, None, False)) for weight in (*stack.shared, *stack.outside, *stack.head)]
     towers = [_tower(weight, rule, base) for weight in model.towers or ()]
