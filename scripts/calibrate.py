@@ -2,6 +2,7 @@
 
     python scripts/calibrate.py            write the files, print how far off rows are whose model or source the fit had not seen
     python scripts/calibrate.py --check    only print
+    python scripts/calibrate.py --kind serving    fit one kind of engine, keep the other's
 
 The formulas are the estimator's own (llmcalc/formulas/expected.py), run on arrays. Constants are fitted as logarithms: each is
 what all deployments share, near a prior from kernel tables, times factors of device generation, format and engine that are pulled
@@ -402,16 +403,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="write nothing")
     options.add_argument("--quick", action="store_true", help="fit only, leave nothing out")
+    options.add_argument("--kind", choices=tuple(SPECS), help="fit this kind of engine alone; what the other's fit said stays")
     options.add_argument("--ranges", action="store_true", help="keep the constants and what blind fits said; make only ranges anew")
     asked = options.parse_args()
     every = [case for case in cases() if case.measured > 0]
-    constants: dict[str, Any] = {}
+    constants: dict[str, Any] = {} if asked.kind is None else {name: rates.constants_table()[name] for name in SPECS}
     order: list[Case] = []
     offs: list[tuple[float, float]] = []
     values: list[tuple[float, float]] = []
     for kind in SPECS:
         rows = [case for case in every if case.kind == kind]
-        if asked.ranges:
+        if asked.ranges or asked.kind not in (None, kind):
             pairs = [
                 [float(case.rate / n if case.quantity == "load" else n) for n in accuracy.unseen()[str(case.row["id"])][6:8]]
                 for case in rows
