@@ -73,6 +73,8 @@ def engine(row: Mapping[str, Any]) -> Engine:
         backend = str(row.get("backend", ""))
         age = "amdvlk" if "amdvlk" in backend else "vulkan" if "vulkan" in backend else "2024" if "2024" in _dated(row) else ""
         found = replace(found, release=age)
+    if found.prompts_first and any(float(row.get(name) or 0) % 1 for name in ("prompt", "output")):
+        found = replace(found, prompts_first=False)  # a mean that is no whole number: lengths vary, and requests fall out of step
     return found
 
 

@@ -65,7 +65,7 @@ class Case:
         self.measured, self.rate = asked.value, 1.0
         prompt, output = work.prompt or 0, work.output or 0
         if self.quantity == "load":
-            self.rate = step.running(model, plan, prompt, output)
+            self.rate = step.loaded(model, plan, prompt, output)
             work = type(work)(work.ctx, self.rate, prompt, output)
             self.measured = self.rate / asked.value
         turns = 1.0
@@ -75,20 +75,33 @@ class Case:
         if self.quantity == "ttft":
             output = output or step.TYPICAL_OUTPUT
             work = type(work)(prompt + output / 2, work.batch, prompt, output, work.cached)
+        # What a closed loop holds is found with the constants of the last fit, and then stays.
+        sent, at_once, state = work.batch, float(work.batch), None
+        if self.kind == "serving" and prompt and output and sent > 1 and self.quantity in ("step", "ttft", "load"):
+            at_once = min(sent, step.held(model, plan, prompt, output))
+            alone = step.step(model, plan, type(work)(work.ctx, at_once), "expected").mid_s
+            single = step.reading(model, plan, prompt, work.cached).value
+            state = step.loop(model, plan, type(work)(work.ctx, at_once, prompt, output, work.cached), alone, single, bool(asked.burst))
+            work = type(work)(work.ctx, at_once if self.quantity == "ttft" else state.decoding, prompt, output, work.cached)
+        first = state is not None and plan.engine.prompts_first
+        together = float(state.together) if state and (first or self.quantity != "ttft") else 1.0
         n: dict[str, float] = {}
         if self.quantity != "prompt":
             n |= {f"s_{k}": float(v) for k, v in counts.step_numbers(model, plan, work, found).items()}
         if prompt:
-            made = seen.get((place, plan.kv.name, prompt, work.cached))
+            made = seen.get((place, plan.kv.name, prompt, work.cached, together))
             if made is None:
-                made = seen[place, plan.kv.name, prompt, work.cached] = counts.prompt_numbers(
-                    model, plan, prompt, work.cached, found, desktop
+                made = seen[place, plan.kv.name, prompt, work.cached, together] = counts.prompt_numbers(
+                    model, plan, prompt, work.cached, found, desktop, together
                 )
             n |= {f"p_{k}": float(v) for k, v in made.items()}
-        others = max(0.0, work.batch / plan.dp - 1)
+        others = max(0.0, at_once / plan.dp - 1)
+        if state is not None:
+            others = others + together - 1 if self.quantity == "ttft" else float(state.others)
         n |= {
             "prompt": float(bool(prompt)), "output": float(output or 1), "others": others, "burst": float(asked.burst), "turns": turns,
-            "at_once": work.batch / plan.dp, "pp": plan.pp, "new": prompt - work.cached, "spread": float(plan.dp > 1),
+            "first": float(first), "sent": sent / at_once, "at_once": work.batch / plan.dp, "pp": plan.pp, "new": prompt - work.cached,
+            "spread": float(plan.dp > 1),
             "measured": self.measured, "rated_w": (plan.device.power_w or 0.0) * plan.ranks, "batch": work.batch,
         }  # fmt: skip
         self.numbers = n
@@ -200,16 +213,18 @@ def predict(d: dict[str, Any], p: dict[str, Any]) -> Any:
     """Seconds of every row: the functions of step.py on arrays; `p`: constants, one value per row."""
     busy, what = reading_s(d, p), d["quantity"]
     running, kernels = step_s(d, p)
-    others = np.where((what == "step") & (d["burst"] > 0), d["others"] / 2, d["others"])
-    steps = np.where(d["prompt"] > 0, f.interrupted_step_s(running, busy, others, d["output"], p["interruption_share"]), running)
+    share = np.where(d["first"] > 0, 1.0, p["interruption_share"])
+    steps = np.where(d["prompt"] > 0, f.interrupted_step_s(running, busy, d["others"], d["output"], share), running)
     waiting = f.prompts_in_reading(d["others"], busy, d["output"], np.maximum(running, 1e-9))
+    once = (d["burst"] > 0) | (d["first"] > 0)
+    turn = f.turn_wait_s(d["sent"], 1, busy + d["output"] * running)
     first = f.expected_ttft_s(
-        busy, waiting, np.where(d["burst"] > 0, 0.0, p["queue_share"]), d["others"], np.where(d["burst"] > 0, 0.5, p["burst_share"]),
-        d["others"] > 0, running, p["steps_waited"], d["new"], p["token_s"], p["request_s"],
+        busy, waiting, np.where(once, 0.0, p["queue_share"]), d["others"], np.where(once, 0.5, p["burst_share"]),
+        d["others"] > 0, running, p["steps_waited"], d["new"], p["token_s"], p["request_s"], turn,
     )  # fmt: skip
     request = f.batch_request_s(d["turns"], d["at_once"], busy, p["interruption_share"], d["output"], running, p["request_s"])
-    share = f.power_share(p["idle_share"], p["busy_share"], kernels, np.maximum(running, 1e-9))
-    joules = f.expected_joules_per_token(d["rated_w"], 1, share, running, np.maximum(d["batch"], 1))
+    drawn = f.power_share(p["idle_share"], p["busy_share"], kernels, np.maximum(running, 1e-9))
+    joules = f.expected_joules_per_token(d["rated_w"], 1, drawn, running, np.maximum(d["batch"], 1))
     chosen = [what == name for name in ("step", "request", "ttft", "prompt", "load", "energy")]
     return np.select(chosen, [steps, request, first, busy, steps * p["load_factor"], joules])
 

@@ -118,6 +118,8 @@ class Engine:
     """Families whose configs do."""
     release: str = field(default="", compare=False)
     """The release that was asked for, by which its times are told apart; empty: the newest."""
+    prompts_first: bool = False
+    """Waiting prompts are read before anybody decodes on, so that equal requests of a closed loop stay in step."""
     log_groups: bool = False
     """The logged cache size divides the blocks by the groups instead of multiplying the concurrency."""
 

@@ -40,7 +40,7 @@ _VLLM = Engine(
 _V0 = replace(
     _VLLM,
     name="vllm@0.6", since=(0, 6), batched=(0, 0), longest_step=32768, sequences=(256, 256), windows="full", grouped=False,
-    wide_buffers=False, image_tokens=0, other_bytes=(0.2 * GIB, 0.3 * GIB, 0.3 * GIB),
+    wide_buffers=False, image_tokens=0, prompts_first=True, other_bytes=(0.2 * GIB, 0.3 * GIB, 0.3 * GIB),
     source="vLLM 0.6 and 0.7 (V0), which reads contexts up to 32,768 tokens whole: vllm-project/vllm issue 10517",
 )  # fmt: skip
 _STATED = replace(

@@ -225,40 +225,67 @@ def _with_host(on_card: Figure, on_host: Figure | None) -> Figure:
     return on_card if on_host is None or on_card.value is None else total(on_card.name, "s", (on_card, on_host))
 
 
+class Loop(NamedTuple):
+    """A closed loop in its steady state; each may be an array."""
+
+    decoding: Any
+    """Sequences that decode in a step."""
+    together: Any
+    """Prompts that are read in one step, where any are."""
+    others: Any
+    """Sequences beside one's own whose prompts interrupt an answer."""
+
+
+def loop(model: Model, plan: Deployment, work: Workload, alone_s: Any, single_s: float, burst: bool = False) -> Loop:
+    """What a step of `work.batch` requests at a time holds; `alone_s`, `single_s`: a step and a prompt without others. Of equal
+    requests an engine that reads prompts first keeps all in step: they are read one group after the other, then all decode."""
+    given = known(model, plan).given
+    output, new = float(work.output or 1), max(1, (work.prompt or 1) - work.cached)
+    batch = smaller(work.batch, held(model, plan, work.prompt or 1, output))
+    sequences = batch / plan.dp if plan.dp > 1 else batch
+    if plan.engine.prompts_first:
+        together = larger(1, smaller(sequences, step_room(plan) / new))
+        return Loop(batch, together, larger(0, sequences - together) / 2)
+    way = new * given["token_s"].value + given["request_s"].value
+    added_s = given["interruption_share"].value * single_s
+    others = larger(0, sequences - 1) / (2 if burst else 1)
+    # Between two answers a request is on its way and read: so many steps in which it does not decode.
+    length = alone_s + added_s * others / output
+    cycle = output + (0.5 + (way + added_s) / length) * (others > 0)
+    per_step = smaller(others / cycle, step_room(plan) / new)
+    decoding = work.batch if burst else larger(1, smaller(batch * output / cycle, (1 + per_step * output) * plan.dp))
+    return Loop(decoding, f.prompts_together(larger(1e-9, per_step)), per_step * output)
+
+
+def held(model: Model, plan: Deployment, prompt: int, output: float) -> float:
+    """Sequences of a closed loop that memory and engine run at once, at their mean length and in the engine's pages."""
+    mean = Figure("ctx_tokens", prompt + output / 2, "tokens")
+    extra = charged.sequence_bytes(model, plan, mean).value / (layout.sequence_bytes(model, plan, mean).value or 1)
+    at_once = running(model, replace(plan, max_sequences=plan.max_sequences or MOST), prompt, round(output))
+    return max(1.0, at_once / (extra or 1))
+
+
 def _interrupted(model: Model, plan: Deployment, work: Workload, alone: Figure, burst: bool) -> Figure:
     """The mean step while others' prompts are read, in a closed loop of `work.batch` requests at a time."""
     found, given = known(model, plan)
-    prompt, output = work.prompt or 1, float(work.output or 1)
-    new = max(1, prompt - work.cached)
+    prompt = work.prompt or 1
     single = reading(model, plan, prompt, work.cached)
     if single.value is None:
         return alone
-    way = new * given["token_s"].value + given["request_s"].value
-    added_s = given["interruption_share"].value * single.value
-    # Those that the memory does not hold wait for their turn.
-    mean = Figure("ctx_tokens", prompt + output / 2, "tokens")
-    extra = charged.sequence_bytes(model, plan, mean).value / (layout.sequence_bytes(model, plan, mean).value or 1)  # an engine's pages
-    batch = smaller(
-        work.batch, running(model, replace(plan, max_sequences=plan.max_sequences or MOST), prompt, round(output)) / (extra or 1)
-    )
-    sequences = batch / plan.dp if plan.dp > 1 else batch
-    others = larger(0, sequences - 1) / (2 if burst else 1)
-    # Between two answers a request is on its way and read: so many steps in which it does not decode.
-    length = alone.value + added_s * others / output
-    cycle = output + (0.5 + (way + added_s) / length) * (others > 0)
-    per_step = smaller(others / cycle, step_room(plan) / new)
-    together = f.prompts_together(larger(1e-9, per_step))
+    state = loop(model, plan, work, alone.value, single.value, burst)
     if not burst:
-        decoding = larger(1, smaller(batch * output / cycle, (1 + per_step * output) * plan.dp))
-        step_s = _engine_step(model, plan, replace(work, batch=decoding), found, given)
-        alone = _with_host(step_s, hosting.step_time(model, plan, decoding, work.ctx))
+        step_s = _engine_step(model, plan, replace(work, batch=state.decoding), found, given)
+        alone = _with_host(step_s, hosting.step_time(model, plan, state.decoding, work.ctx))
+    share = given["interruption_share"]
+    if plan.engine.prompts_first:
+        share = Figure("interruption_share", 1.0, "", "nobody decodes while prompts are read")
     return f.interrupted_step_s.of(
         as_name="expected_step_time_s",
         step_time_s=alone,
-        reading_s=reading(model, plan, prompt, work.cached, together=together),
-        others=Figure("others", per_step * output, "", "sequences beside one's own whose prompts a step has room for"),
+        reading_s=reading(model, plan, prompt, work.cached, together=state.together),
+        others=Figure("others", state.others, "", "sequences beside one's own whose prompts a step has room for"),
         output_tokens=Figure("output_tokens", work.output, "tokens", "`output_tokens`"),
-        interruption_share=given["interruption_share"],
+        interruption_share=share,
     )
 
 
@@ -403,7 +430,8 @@ def ttft(
         return Timed(mid, mid.value, mid.value, terms=parts)
     if method == "expected":
         likely = first_token_s(model, plan, prompt, cached, others, output, burst) if serve else reading(model, plan, prompt, cached)
-        return None if likely is None or likely.value is None else _ranged("prompt", likely, model, plan)
+        band = "ttft" if serve and rates.kind(plan) == "serving" else "prompt"
+        return None if likely is None or likely.value is None else _ranged(band, likely, model, plan)
     parts = parts or terms.prompt_terms(model, plan, prompt, cached)
     mid = first_token(prompt_time(parts), plan, 1)
     return None if mid.value is None else Timed(mid, mid.value, mid.value, terms=parts)
@@ -417,15 +445,27 @@ def first_token_s(
     if busy.value is None:
         return None
     found, given = known(model, plan)
-    beside = others / plan.dp if plan.dp > 1 else others
     length = output or TYPICAL_OUTPUT
-    running = _engine_step(model, plan, Workload(prompt + length / 2, 1 + others), found, given)
+    places = held(model, plan, prompt, length) if others > 0 else 1.0
+    at_once = min(1 + others, places)
+    beside = max(0.0, at_once / plan.dp - 1) if plan.dp > 1 else at_once - 1
+    running = _engine_step(model, plan, Workload(prompt + length / 2, at_once), found, given)
     answers = Figure("output_tokens", length, "tokens", "`output_tokens`" if output else "a typical answer")
     who = Figure("others", beside, "", "sequences beside one's own")
     waiting = f.prompts_in_reading.of(others=who, reading_s=busy, output_tokens=answers, step_time_s=running)
+    turn = Figure("turn_s", 0.0, "s", "the memory holds all that are sent at once")
+    if 1 + others > at_once:
+        each = Figure("request_s", busy.value + length * running.value, "s", "reading and its steps", None, (busy, running))
+        sent, kept = Figure("requests", 1 + others, "", "sent at once"), Figure("held", at_once, "", "that the memory holds")
+        turn = f.turn_wait_s.of(as_name="turn_s", requests=sent, held=kept, request_s=each)
     shares = {name: given[name] for name in ("queue_share", "burst_share", "steps_waited", "token_s", "request_s")}
-    if burst:
+    if burst or (plan.engine.prompts_first and others > 0):
         shares |= {"queue_share": Figure("queue_share", 0.0, "", "all come at once"), "burst_share": Figure("burst_share", 0.5, "", "half")}
+    if plan.engine.prompts_first and others > 0:
+        # Equal requests are in step: a group of prompts has its tokens when the whole of it is read.
+        state = loop(model, plan, Workload(prompt + length / 2, at_once, prompt, int(length), cached), running.value, busy.value)
+        busy = reading(model, plan, prompt, cached, together=state.together)
+        who = Figure("others", beside + state.together - 1, "", "sequences beside one's own, and those read in the same step")
     return f.expected_ttft_s.of(
         shares,
         as_name="expected_ttft_s",
@@ -435,6 +475,7 @@ def first_token_s(
         busy=Figure("busy", 1 if others > 0 else 0, "", "whether others decode"),
         step_time_s=running,
         tokens=Figure("tokens", prompt - cached, "tokens", "`prompt`"),
+        turn_s=turn,
     )
 
 
@@ -488,6 +529,11 @@ def running(model: Model, plan: Deployment, prompt: int, output: int) -> float:
     return float(max(1.0, min(free / sequence if sequence else math.inf, plan.max_sequences or RUNNING * plan.dp)))
 
 
+def loaded(model: Model, plan: Deployment, prompt: int, output: int) -> float:
+    """Sequences that run at once under full load, in the engine's pages."""
+    return min(running(model, plan, prompt, output), held(model, plan, prompt, output))
+
+
 def in_flight(model: Model, plan: Deployment, rate: float, prompt: int, output: int) -> float:
     """Sequences of a replica at so many requests a second: arrivals times the time of a request, which the others make longer."""
     low, high = 1.0, running(model, plan, prompt, output)
@@ -505,7 +551,7 @@ def load(model: Model, plan: Deployment, prompt: int, output: int) -> Timed | No
     """
     if rates.kind(plan) == "desktop":
         return None
-    batch = running(model, plan, prompt, output)
+    batch = loaded(model, plan, prompt, output)
     found = step(model, plan, Workload(prompt + output / 2, batch, prompt, output), "expected")
     factor = known(model, plan).given["load_factor"]
     length = Figure("step_time_s", found.mid_s * factor.value, "s", "filling, draining and scheduling included", None, (found.mid, factor))

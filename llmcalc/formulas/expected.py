@@ -111,17 +111,28 @@ def prompts_in_reading(others, reading_s, output_tokens, step_time_s):
     return others * reading_s / (reading_s + output_tokens * step_time_s)
 
 
+@formula(unit="s", ref="Little's law for a closed loop: those that the memory holds are answered, the others wait for a place")
+def turn_wait_s(requests, held, request_s):
+    """How long a request waits for memory, where more (>= held) are sent at once than are held and each takes `request_s`. [s]
+
+    >>> turn_wait_s(96, 64, 20)
+    10.0
+    """
+    return (requests / held - 1) * request_s
+
+
 @formula(unit="s", ref=FITTED)
 def expected_ttft_s(
-    reading_s, prompts_in_reading, queue_share, others, burst_share, busy, step_time_s, steps_waited, tokens, token_s, request_s
+    reading_s, prompts_in_reading, queue_share, others, burst_share, busy, step_time_s, steps_waited, tokens, token_s, request_s, turn_s
 ):
-    """The first token: reading, what of others' reading comes before it, the running step, and fixed costs per token and request. [s]
+    """The first token: its turn, reading, what of others' reading comes before it, the running step, costs per token and request. [s]
 
-    >>> expected_ttft_s(0.1, 1, 0.3, 4, 0.05, 1, 0.01, 1.5, 1000, 2e-06, 0.02)
+    >>> expected_ttft_s(0.1, 1, 0.3, 4, 0.05, 1, 0.01, 1.5, 1000, 2e-06, 0.02, 0)
     0.187
     """
     return (
-        reading_s * (1 + queue_share * prompts_in_reading + burst_share * others)
+        turn_s
+        + reading_s * (1 + queue_share * prompts_in_reading + burst_share * others)
         + busy * steps_waited * step_time_s
         + tokens * token_s
         + request_s
