@@ -8,6 +8,7 @@ import pytest
 
 from llmcalc import checkpoint, engines, formats, load_model, model, sources
 from llmcalc.architecture import Model, Weight
+from llmcalc.checkpoint import whole
 from llmcalc.checkpoint.schemes import FLOAT8
 from llmcalc.errors import ConfigError
 from llmcalc.estimate import memory
@@ -351,3 +352,29 @@ def test_the_textbooks_names_mean_every_parameter() -> None:
         assert memory.weight_format(found, fmt, engines.find("sglang"))[0].bits > bits * 1.1
     assert memory.weight_format(found, "awq")[0].bits > 5
     assert memory.weight_format(found, "mxfp4", engines.find("llama.cpp"))[0].bits == 4.25
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [f"model.layers.{layer}.self_attn.o_proj" for layer in (0, 3, 10)],
+        ["model.layers.1*", "model.layers.3.self_attn*", "model.layers.11.*"],
+        ["re:.*layers..\\.mlp.*"],  # one sign: not layer 10
+        ["re:model.layers...mlp.*", "re:.*layers\\.1.*"],
+        ["re:.*mlp\\.(gate|up)_proj.*", "re:.*layers\\.\\d\\.self_attn.*"],
+        ["layers.*.self_attn.o_proj", "*.1.mlp*", "model.layers.[13].*"],
+        ["model.layers.7", "7.self_attn.q_proj", "model.layers.07.mlp"],
+    ],
+)
+def test_layers_that_a_block_tells_apart(listed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One layer speaks for those of which the block says the same: as if every layer were asked."""
+    blocks = (
+        {"quant_method": "fp8", "modules_to_not_convert": listed},
+        {"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["Linear"], "weights": CT_INT4}}, "ignore": listed},
+        {"quant_method": "gptq", "bits": 4, "dynamic": {f"-:{name.removeprefix('re:')}": {} for name in listed if name[:1] not in "*l"}},
+        {"quant_method": "quark", "exclude": listed, "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}},
+    )
+    models = [llama(block, num_hidden_layers=12) for block in blocks]
+    quick = [checkpoint.read(each, formats.FORMATS["bf16"]) for each in models]
+    monkeypatch.setattr(whole, "numbered", lambda q: None)
+    assert quick == [checkpoint.read(each, formats.FORMATS["bf16"]) for each in models]

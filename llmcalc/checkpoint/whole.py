@@ -17,6 +17,7 @@ from llmcalc.checkpoint.modelopt import by_modelopt
 from llmcalc.checkpoint.names import TOWERS, names
 from llmcalc.checkpoint.plain import by_fbgemm, by_fp8, by_gguf, by_mxfp4
 from llmcalc.checkpoint.quark import by_quark
+from llmcalc.checkpoint.repeated import classes, numbered
 from llmcalc.checkpoint.schemes import Checkpoint, Kept, Rule, Scheme, is_linear, list_of, size, unknown_scheme
 from llmcalc.checkpoint.torchao import by_torchao
 from llmcalc.errors import printable
@@ -85,6 +86,7 @@ def read(model: Model, plain: Format, *, alike: bool = False) -> Checkpoint | No
     rule: Rule = METHODS[method(q)](q, model) if q else lambda weight, spellings: None
     base = Scheme(plain.name, plain.bits, compute=plain.compute)
     single = q is not None and _names_single_experts(q, model)
+    said = numbered(q) if q and not alike else None
 
     def kept(weight: Weight, layer: int | None, beside: bool) -> list[Kept]:
         if weight.name.endswith("e_score_correction_bias") or (weight.part == "mtp" and _FP32.match(weight.name)):
@@ -99,13 +101,14 @@ def read(model: Model, plain: Format, *, alike: bool = False) -> Checkpoint | No
     language: list[tuple[Kept, ...]] = [tuple(kept(weight, None, False)) for weight in stack.embedding]
     for group in model.groups:
         layers = [index for index, layer in enumerate(stack.layers) if layer == group.layer] if q and not alike else [group.first]
+        told_apart = classes(said, layers)
         parts = {weight.part for weight in group.layer.all_weights}
         beside = {"mlp", "experts"} <= parts
         for weight in group.layer.all_weights:
             found: dict[Scheme, int] = {}
-            for layer in layers:
-                for part in kept(weight, layer, beside):
-                    found[part.scheme] = found.get(part.scheme, 0) + part.matrices
+            for same in told_apart:
+                for part in kept(weight, same[0], beside):
+                    found[part.scheme] = found.get(part.scheme, 0) + part.matrices * len(same)
             times = 1 if q and not alike else group.count
             language.append(tuple(Kept(scheme, number * times) for scheme, number in found.items()))
     language += [tuple(kept(weight, None, False)) for weight in (*stack.shared, *stack.outside, *stack.head)]

@@ -54,6 +54,8 @@ COLUMNS = (
     Column("weights", "weights", shown=False),
     Column("kv_dtype", "KV", shown=False),
 )
+MOST_ROWS = 200
+"""That a terminal shows: of 80,000, laying them out took longer than finding them."""
 SORTS = {
     "cost": ("usd_per_million_output_tokens", 1),
     "tpot": ("tpot_s", 1),
@@ -178,6 +180,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
         ),
         columns=s.of_method(COLUMNS[1:] if only else COLUMNS, method),
         rows=tuple(rows),
+        brief=tuple(range(MOST_ROWS)) if len(rows) > MOST_ROWS else (),
         assumptions=(
             *c.variants(device for _, device in devices),
             *_assumptions(assumed, batch, limit, owned, method),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from llmcalc import checkpoint
 from llmcalc.architecture import Attention, Entry, Model, Weight
@@ -12,6 +13,7 @@ from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
 from llmcalc.estimate import adapters, memory, offload
 from llmcalc.figures import Figure, total
+from llmcalc.formats import Format
 from llmcalc.formulas import compute, time
 from llmcalc.formulas import memory as f
 from llmcalc.model import weights as model_weights
@@ -139,13 +141,37 @@ def _held_anywhere(model: Model, plan: Deployment) -> Figure:
     ahead = [draft_weight_bytes(model, plan)] if plan.draft_tokens else []
     if tuned := adapters.held_bytes(model, plan):
         ahead.append(tuned)
-    rest = memory.weight_bytes(model, plan.weights, "dense_weight_bytes", lambda weight: not routed(weight), towers=True)
+    rest, dealt = _parts(Same(model), Same(plan.weights))
     if plan.dp > 1:
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
     if not experts and not ahead:
         return replace(rest, name="weight_bytes")
-    dealt = (memory.weight_bytes(model, plan.weights, "expert_weight_bytes", routed),) if experts else ()
-    return total("weight_bytes", "B", (rest, *dealt, *ahead))
+    return total("weight_bytes", "B", (rest, *((dealt,) if experts else ()), *ahead))
+
+
+T = TypeVar("T")
+
+
+class Same(Generic[T]):
+    """A key that is the very object: comparing models field by field takes longer than what is kept by them."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: T) -> None:
+        self.it = it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.it is other.it
+
+
+@lru_cache(maxsize=64)
+def _parts(model: Same[Model], fmt: Same[Format]) -> tuple[Figure, Figure]:
+    """Weights of which every group needs a copy, and routed experts: the same whatever holds them."""
+    rest = memory.weight_bytes(model.it, fmt.it, "dense_weight_bytes", lambda weight: not routed(weight), towers=True)
+    return rest, memory.weight_bytes(model.it, fmt.it, "expert_weight_bytes", routed)
 
 
 def draft_weight_bytes(model: Model, plan: Deployment) -> Figure:

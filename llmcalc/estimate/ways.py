@@ -42,6 +42,10 @@ def smallest(model: Model, plan: Deployment, work: Workload) -> Deployment | Non
     """The fewest devices of this kind that hold it, in a layout that engines take; None where no number does."""
     node = max(1, plan.device.devices_per_node)
     counts = [count for count in range(1, MOST_DEVICES + 1) if count <= node or count % min(node, 8) == 0]
+    if plan.offload is None:  # nothing lies on hosts, so that the weights alone take so many
+        one = replace(plan, tp=1, pp=1, ep=1)
+        alone = layout.held_weight_bytes(model, one).value / capacity.memory_figure(one).value
+        counts = [count for count in counts if count >= 0.95 * alone]
     for count in counts:
         if count > len(model.stack.layers) * node:
             break
