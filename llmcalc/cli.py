@@ -33,11 +33,10 @@ class AsGiven:
 
 class _Plain:
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, single words exempt from conversion. A typer that asks nothing of this name converts them."""
+        """The parameters, exempt from conversion. A typer that asks nothing of this name converts them."""
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in found:
-            if param.nargs == 1 and not param.multiple:
-                param.get_runtime_param = AsGiven
+            param.get_runtime_param = AsGiven
         return found
 
 
@@ -77,9 +76,12 @@ def build(command: str | None = None) -> typer.Typer:
     options.__doc__ = ABOUT
     if command is not None:
         import_module(f"llmcalc.commands.{command}").register(app)
-        for info in app.registered_commands:
-            info.cls = Command
-            info.epilog = _to_copy(info.epilog or "")
+        for group in app.registered_groups:
+            group.cls = Group
+        for one in (app, *(group.typer_instance for group in app.registered_groups)):
+            for info in one.registered_commands if one else ():
+                info.cls = Command
+                info.epilog = _to_copy(info.epilog or "")
     else:
         for name in COMMANDS:
             app.command(name, help=_summary(name))(lambda: None)

@@ -12,6 +12,7 @@ import pytest
 
 from llmcalc import data, model, sources
 from llmcalc.architecture import Model
+from llmcalc.estimate import summaries
 
 ROOT = Path(__file__).parent.parent
 FOLDER = data.bundled("models")
@@ -132,3 +133,10 @@ def test_bundling_keeps_what_byte_counting_needs(script: Any) -> None:
         "original_max_position_embeddings": 8192,
     }
     assert "rope_scaling" not in script.trim(config | {"rope_scaling": {"rope_type": "default"}})
+
+
+def test_the_index_says_what_the_configs_do() -> None:
+    """Else: python scripts/models_index.py."""
+    assert list(summaries.bundled()) == sources.bundled_ids()
+    for name in sources.bundled_ids()[::20]:
+        assert summaries.of(name) == summaries.counted(name), name

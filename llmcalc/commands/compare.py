@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from llmcalc import units
+from llmcalc import quality, units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
@@ -15,6 +15,7 @@ from llmcalc.commands import parse
 from llmcalc.commands import space as s
 from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import LlmcalcError, UsageError, printable
+from llmcalc.estimate import summaries
 from llmcalc.figures import Figure
 from llmcalc.present import Column, Fact, Report
 
@@ -91,26 +92,30 @@ class Compared(o.Group):
         None, "--batch", "-b", metavar="N", help="Sequences, or max: all that fit. [default: 1; with --max-tpot, all within it]"
     )
     max_tpot = o.Limits.max_tpot.but(default=None, help="Longest time per output token, such as 50ms.")
-    sort = o.option("cost", "--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key.")
+    sort = o.option(None, "--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key. [default: cost; of all models, rating]")
+    least = o.option(None, "--min-params", metavar="PARAMS", read=parse.params, help="Of all models, those with at least so many: 20B.")
+    kind = o.option(None, "--kind", metavar="KIND", read=parse.choice(*summaries.KINDS), help="Of all models: moe, dense or hybrid.")
     prompt = o.Request.prompt
 
 
 def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.Deciding, run: o.Running, out: o.Output) -> None:
     """Devices side by side: speed, cost, what limits each, and what those lack that do not fit."""
-    from llmcalc import search, sources
+    from llmcalc import search
 
     place.check("compare")
     model, weights, kv_dtype = which.model, place.weights, place.kv_dtype
     batch, limit, method = work.batch, work.max_tpot, by.method
     everything = model.strip().lower() == "all"
-    names = sources.bundled_ids() if everything else s.words(model)
+    names = [*_bundled(work)] if everything else s.words(model)
     if not names:
-        raise UsageError("bad-value", "no model is named", "give one with --model")
+        nothing = "no bundled model is so large and of that kind" if everything else "no model is named"
+        raise UsageError("bad-value", nothing, "give one with --model")
     if "," in weights + kv_dtype:
         raise UsageError("bad-value", "compare takes one weight format and one KV format", "`llmcalc pareto` searches several")
     largest = batch is None if limit is not None else (batch or "1").lower() == "max"
     fixed = None if largest or (batch or "").lower() == "max" else parse.whole_number(batch or "1", "batch")
-    key, sign = _order(work.sort)
+    rates = everything and work.sort in (None, "rating")
+    key, sign = _order("cost" if rates else work.sort or "cost")
     devices = s.devices(place.hardware)
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
@@ -141,7 +146,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
         lacking |= dict.fromkeys(search.unmeasured(space, chosen))
         progress(number + 1, len(names), len(rows))
     progress.close()
-    rows.sort(key=lambda row: _rank(row, key, sign))
+    rows.sort(key=lambda row: (_unrated(row) if rates else 0, *_rank(row, key, sign)))
     only = loaded[0] if len(names) == 1 else None
     figures: dict[str, Figure] = {}
     if out.explain and only and rows and rows[0]["fits"]:
@@ -171,7 +176,7 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
             "max_tpot_s": limit,
             "method": method,
             "engine": run.engine,
-            "sort": key,
+            "sort": "rating" if rates else key,
         },
         header=(*((c.model_line(only),) if only else ()), " · ".join([*formats, how, method])),
         facts=(
@@ -243,6 +248,22 @@ def _order(word: str) -> tuple[str, int]:
         hint = f"use one of {', '.join(SORTS)}, or a column's key"
         raise UsageError("bad-value", f"{printable(word, 40)!r} is not a column to sort by", hint)
     return word, dict(SORTS.values()).get(word, 1)
+
+
+def _bundled(work: Compared) -> Iterator[str]:
+    """The bundled models that are wanted."""
+    from llmcalc import sources
+
+    for name in sources.bundled_ids():
+        wanted = summaries.of(name) if work.least or work.kind else None
+        if wanted is None or (wanted.params >= (work.least or 0) and (work.kind is None or work.kind in wanted.kinds)):
+            yield name
+
+
+def _unrated(row: dict[str, Any]) -> tuple[bool, float]:
+    """Models that fit in the order of their ratings: what people run stands above what is merely small."""
+    rated = quality.rating(row["model"])
+    return row["fits"] is not True, -rated.score if rated else 0.0
 
 
 def _rank(row: dict[str, Any], key: str, sign: int) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from llmcalc.commands import common as c
 from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
 from llmcalc.errors import LlmcalcError, UsageError, printable
-from llmcalc.estimate import memory
+from llmcalc.estimate import memory, summaries
 from llmcalc.present import Report, columns, facts
 
 
@@ -98,16 +98,6 @@ class Chosen(o.Group):
     kind = o.option(None, "--kind", metavar="KIND", help="moe, dense or hybrid (with layers that keep a state).")
 
 
-KINDS = ("moe", "dense", "hybrid")
-
-
-def is_of(found: Model, kind: str) -> bool:
-    """Whether a model is a mixture of experts, has none, or has layers that keep a state instead of a cache."""
-    if kind == "hybrid":
-        return any(mixer.states for group in found.groups for mixer in group.layer.mixers)
-    return any(group.layer.mlp and group.layer.mlp.experts for group in found.groups) is (kind == "moe")
-
-
 def list_models(
     chosen: Chosen,
     out: o.File,
@@ -115,25 +105,23 @@ def list_models(
 ) -> None:
     """Every bundled model with its size, its cache per token and its longest context."""
     kind = chosen.kind.lower() if chosen.kind else None
-    if kind and kind not in KINDS:
-        raise UsageError("bad-value", f"{printable(kind, 40)} is no kind of model", f"give one of {', '.join(KINDS)}")
+    if kind and kind not in summaries.KINDS:
+        raise UsageError("bad-value", f"{printable(kind, 40)} is no kind of model", f"give one of {', '.join(summaries.KINDS)}")
     words = " ".join(text or ()).lower().split()
     rows = []
     for name in sources.bundled_ids():
         if not all(sources.has_word(name, word) for word in words):
             continue
-        found = c.load(name)
-        size = memory.language_params(found)
-        if size < (chosen.least or 0) or (chosen.most and size > chosen.most) or (kind and not is_of(found, kind)):
+        found = summaries.of(name)
+        if found.params < (chosen.least or 0) or (chosen.most and found.params > chosen.most) or (kind and kind not in found.kinds):
             continue
-        estimate = memory.kv(found, 1, 1, "auto")
         rows.append(
             Bundled(
                 model=name,
-                architecture=found.model_type,
-                params=size,
-                active_params=memory.active_params(found),
-                kv_bytes_per_token=estimate.results.kv_bytes_per_token,
+                architecture=found.architecture,
+                params=found.params,
+                active_params=found.active_params,
+                kv_bytes_per_token=found.kv_bytes_per_token,
                 max_context_tokens=found.max_context,
             )
         )
