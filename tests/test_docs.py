@@ -71,7 +71,7 @@ def links(text: str) -> Iterator[str]:
             yield target.partition("#")[0]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "SKILL.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", [*PAGES, "SKILL.md", "CHANGELOG.md", "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     missing = [target for target in links(path.read_text(encoding="utf-8")) if not (path.parent / target).exists()]

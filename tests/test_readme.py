@@ -1,4 +1,4 @@
-"""The README is kept true: its commands exist and are shown, its examples run; what they print is held by test_docs."""
+"""The README and the pages beside it are kept true: commands exist and are shown, examples run; test_docs holds what they print."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from llmcalc.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.S)
+PEERS = (ROOT / "docs" / "peers.md").read_text(encoding="utf-8")
+PAGES = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("[cf]o*.md")))]  # commands, for-…
+BLOCKS = [block for page in PAGES for block in re.findall(r"```(\w*)\n(.*?)```", page, re.S)]
 EXAMPLES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines() if line.startswith("llmcalc ")]
 
 
@@ -51,6 +53,11 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     assert [name for name in ("use", "test") if len(re.findall(rf"<!-- {name} -->\n```sh\n.*\n```\n<!-- /{name} -->", README)) != 1] == []
 
 
+def test_the_readme_can_be_read_at_once() -> None:
+    assert len(README.splitlines()) <= 250
+    assert all(f"$ llmcalc {name} " in README for name in ("kv", "fit", "decode", "plan"))
+
+
 def test_the_counts_are_right() -> None:
     bundled = [name for name in hardware.ids() if hardware.load(name).origin == "bundled"]
     assert f"{len(sources.bundled_ids())} models are bundled" in README
@@ -58,8 +65,8 @@ def test_the_counts_are_right() -> None:
 
 
 def test_the_feature_table_has_a_word_in_every_cell() -> None:
-    (table,) = re.findall(r"^\| \| llmcalc \|.*?(?=\n\n)", README, re.S | re.M)
+    (table,) = re.findall(r"^\| \| llmcalc \|.*?(?=\n\n)", f"{PEERS}\n", re.S | re.M)
     head, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines())
     assert len(rows) > 15
     assert all(len(row) == len(head) + 1 and set(row[1:]) <= {"●", "◐", "–"} for row in rows)
-    assert re.search(r"seen to do on \d{4}-\d\d-\d\d", README)
+    assert re.search(r"seen to do on \d{4}-\d\d-\d\d", PEERS)
