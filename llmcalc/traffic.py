@@ -9,7 +9,8 @@ import csv
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import IO, Any, NamedTuple
@@ -25,6 +26,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "output": ("output_tokens", "num_decode_tokens", "generatedtokens", "output_length", "response tokens", "output"),
 }
 OPTIONAL = ("cached_tokens", "cached")
+HASHES = "hash_ids"
+"""Mooncake's column: one id per block of the prompt, alike where all up to the block's end is alike."""
+MOST_BLOCKS = 10**6
+BLOCK_SIZES = (512, *(2**k for k in range(3, 17) if k != 9))
+"""Tokens that a trace's block may have, the commonest first."""
+
+
+Block = int | str
 
 
 class Request(NamedTuple):
@@ -62,11 +71,15 @@ class Traffic:
     trace: str | None = None
     notes: tuple[str, ...] = ()
     users: int | None = None
+    block_tokens: int = 0
+    """Of a trace that says which blocks its prompts are made of."""
+    kept_blocks: int = 0
+    """How many of those a replica keeps for later requests."""
 
     def requests(self, seed: int = 0, part: int = 1) -> Iterator[Request]:
         """The requests that one of `part` replicas gets, without end unless they come from a trace."""
         if self.trace is not None:
-            return (request for index, request in enumerate(read_trace(self.trace)) if index % part == 0)
+            return reused(self, part)
         if self.users:
             return _asked_again(self, self.users, seed)
         return _random(replace(self, rate=self.rate / part), seed)
@@ -74,7 +87,7 @@ class Traffic:
     def sample(self, size: int = 1000) -> list[Request]:
         """Requests that stand for all: the kinds by their shares, spread evenly over their lengths, or an even draw of a trace."""
         if self.trace is not None:
-            return Reservoir(size, 0).fill(read_trace(self.trace))
+            return Reservoir(size, 0).fill(reused(self))
         if len(self.kinds) == 1 and not (self.kinds[0].prompt_cv or self.kinds[0].output_cv):
             kind = self.kinds[0]
             return [Request(0, kind.prompt, kind.output, kind.cached)]
@@ -161,6 +174,11 @@ def read_trace(path: str) -> Iterator[Request]:
 
     Errors name the line and the column: bad-trace, file-unreadable.
     """
+    return (request for request, _ in read_blocks(path))
+
+
+def read_blocks(path: str) -> Iterator[tuple[Request, Sequence[Block]]]:
+    """The same, each with the blocks of its prompt where the trace names them. Errors: those of `read_trace`."""
     first: float | None = None
     last = -math.inf
     line = 0
@@ -180,42 +198,101 @@ def read_trace(path: str) -> Iterator[Request]:
             raise _bad(
                 path, line, names["cached"], f"{cached} is not less than the prompt of {prompt}", "at least one token of a prompt is read"
             )
-        yield Request(at - first, prompt, output, cached)
+        yield Request(at - first, prompt, output, cached), _blocks(row, path, line)
     if first is None:
         raise LlmcalcError(
             "bad-trace", f"{printable(path)} has no requests", "one line per request: arrival_s, prompt_tokens, output_tokens"
         )
 
 
+def _blocks(row: Any, path: str, line: int) -> Sequence[Block]:
+    """What a JSON row says of its blocks; nothing where it says nothing."""
+    found = row.get(HASHES) if isinstance(row, dict) else None
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise _bad(path, line, HASHES, f"{str(found)[:40]!r} is not a list", "one id for each block of the prompt")
+    for one in found:
+        if type(one) is not int and not (isinstance(one, str) and len(one) <= 128):
+            raise _bad(path, line, HASHES, f"{str(one)[:40]!r} is not an id", "ids are whole numbers or short strings")
+    return found
+
+
+class BlockCache:
+    """Blocks of which the last used are kept: what a prefix finds there is as long as no block is missing."""
+
+    __slots__ = ("kept", "places")
+
+    def __init__(self, places: float) -> None:
+        self.places = places
+        self.kept: OrderedDict[Block, None] = OrderedDict()
+
+    def found(self, blocks: Sequence[Block]) -> int:
+        """How many of the first blocks are there; all of them are afterwards, as far as there is room."""
+        kept = self.kept
+        hits = next((index for index, block in enumerate(blocks) if block not in kept), len(blocks))
+        for block in blocks:
+            if block in kept:
+                kept.move_to_end(block)
+            else:
+                kept[block] = None
+                if len(kept) > self.places:
+                    kept.popitem(last=False)
+        return hits
+
+
+def hit_tokens(prompt: int, hits: int, block_tokens: int) -> int:
+    """Tokens of a prompt that so many blocks answer: at least one is always read."""
+    return min(hits * block_tokens, prompt - 1)
+
+
+def reused(traffic: Traffic, part: int = 1) -> Iterator[Request]:
+    """The requests of a trace that come to one of `part` replicas, with what that replica still has of their prompts."""
+    cache = BlockCache(traffic.kept_blocks)
+    for index, (request, blocks) in enumerate(read_blocks(traffic.trace or "")):
+        if index % part:
+            continue
+        if traffic.kept_blocks and traffic.block_tokens:
+            hit = hit_tokens(request.prompt, cache.found(blocks), traffic.block_tokens)
+            request = request._replace(cached=max(request.cached, hit))
+        yield request
+
+
 class Totals(NamedTuple):
-    """A trace at a glance: requests, seconds from the first to the last, tokens in and out."""
+    """A trace at a glance: requests, seconds from the first to the last, tokens in and out, tokens of a block (None: no one size fits)."""
 
     requests: int
     seconds: float
     prompt_tokens: int
     output_tokens: int
+    block_tokens: int | None = 0
 
 
 def totals(path: str) -> Totals:
-    """One pass over the trace. Errors: those of reading it, and bad-trace where all requests come at once."""
+    """One pass over the trace. Errors: those of reading it."""
     number = prompt = output = 0
-    last = 0.0
-    for request in read_trace(path):
+    last, named = 0.0, False
+    sizes = BLOCK_SIZES
+    for request, blocks in read_blocks(path):
+        if blocks and sizes:
+            named, count, tokens = True, len(blocks), request.prompt
+            sizes = tuple(size for size in sizes if count in (tokens // size, -(-tokens // size)))
         number, prompt, output, last = number + 1, prompt + request.prompt, output + request.output, request.arrival_s
-    if last < number * 1e-9:
-        message = f"{printable(path)}: all {number} requests arrive at the same time, so there is no rate"
-        raise LlmcalcError("bad-trace", message, "give a trace that lasts")
-    return Totals(number, last, prompt, output)
+    return Totals(number, last, prompt, output, next(iter(sizes), None) if named else 0)
 
 
 def of_trace(path: str) -> Traffic:
-    """The traffic of a trace file."""
+    """The traffic of a trace file. Errors: those of reading it, and bad-trace where all requests come at once."""
     found = totals(path)
+    if found.seconds < found.requests * 1e-9:
+        message = f"{printable(path)}: all {found.requests} requests arrive at the same time, so there is no rate"
+        raise LlmcalcError("bad-trace", message, "give a trace that lasts")
     tokens_in, tokens_out = found.prompt_tokens / found.requests, found.output_tokens / found.requests
     words = (
         f"trace of {found.requests:,} requests over {found.seconds:,.0f} s: {tokens_in:,.0f} tokens in, {tokens_out:,.0f} out on average"
     )
-    return Traffic(found.requests / found.seconds, trace=path, notes=(words,))
+    unlike = (f"{HASHES}: no one size of blocks fits all prompts, so no reuse is counted",) if found.block_tokens is None else ()
+    return Traffic(found.requests / found.seconds, trace=path, notes=(words, *unlike), block_tokens=found.block_tokens or 0)
 
 
 def _bad(path: str, line: int, column: str, what: str, hint: str) -> LlmcalcError:

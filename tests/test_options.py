@@ -147,6 +147,7 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
 """(Command, option): what it needs beside it to have an effect, and another value than the usual one."""
 ELSEWHERE = {
     "trace",
+    "tier",
     "traffic",
     "measured",
     "owned",

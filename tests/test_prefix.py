@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
 from shapes import bundled, plan
 
+from llmcalc import traffic
 from llmcalc.cli import main
-from llmcalc.estimate import prefix
+from llmcalc.estimate import prefix, service
 from llmcalc.formulas import serving as f
 from llmcalc.formulas.engines import padded_tokens
 
@@ -155,8 +158,83 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["--prompt", "1k", "--routing", "magic"],
         ["--prompt", "1k", "--host-bandwidth", "0GB/s"],
         ["--prompt", "1k", "--block", "0"],
+        ["--prompt", "1k", "--method", "magic"],
+        ["--prompt", "1k", "--tier", "hbm:30GB"],
+        ["--trace", "x", "--tier", "hbm:30GB,host:512GB"],
+        ["--trace", "x", "--tier", "hbm:30GB,hbm:1TB@1GB/s"],
+        ["--trace", "x", "--tier", "30GB"],
+        ["--trace", "x", "--tier", "hbm:0GB"],
+        ["--trace", "x", "--tier", "hbm:30GB@"],
+        ["--trace", "x", "--tier", "hbm:30GB,"],
     ],
 )
 def test_usage(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prefix", "-m", LLAMA, "-d", "h100-sxm", *args]) == 2
     assert capsys.readouterr().err.startswith("Error: ")
+
+
+# ---- reuse in traces ----------------------------------------------------------------------------------------------
+
+MOONCAKE = Path(__file__).resolve().parents[1].parent / "shared/data/traces"
+PLACES = (math.inf, 100_000, 50_000, 30_000, 10_000, 3_000, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("conversation", (37.4, 37.1, 36.2, 33.2, 21.5, 6.6, 4.5)),
+        ("synthetic", (65.1, 65.1, 65.1, 63.6, 43.1, 19.1, 8.4)),
+    ],
+)
+def test_shares_of_mooncakes_traces(name: str, shares: tuple[float, ...]) -> None:
+    """Counted once apart from this program: blocks of 512 tokens, the last used kept, share of all prompt tokens."""
+    path = MOONCAKE / f"mooncake_{name}.jsonl"
+    if not path.exists():
+        pytest.skip("the trace is not here")
+    caches, hits, tokens = [traffic.BlockCache(places) for places in PLACES], [0] * len(PLACES), 0
+    for request, blocks in traffic.read_blocks(str(path)):
+        tokens += request.prompt
+        hits = [hit + traffic.hit_tokens(request.prompt, cache.found(blocks), 512) for hit, cache in zip(hits, caches, strict=True)]
+    assert [100 * hit / tokens for hit in hits] == pytest.approx(shares, abs=0.06)
+
+
+def turns(path: Path, *asked: tuple[int, list[Any]]) -> str:
+    rows = ({"timestamp": 1000 * at, "input_length": n, "output_length": 9, "hash_ids": ids} for at, (n, ids) in enumerate(asked))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_tiers_of_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Llama-3-8B keeps 131,072 B a token, 67.1 MB a block of 512: one fits in 100 MB, three in 210 MB.
+
+    Of 5 x 1,024 tokens, the second prompt shares one block with the first and the third both (less one token, which is always read):
+    512 + 1,023 where three blocks are kept, nothing where one is. A hit's mean is 768 tokens (767.5, to the even).
+    """
+    path = turns(tmp_path / "t", (1024, [1, 2]), (1024, [1, 3]), (1024, [1, 2]), (1024, [7, 8]), (1024, ["x", "y"]))
+    args = ["prefix", "-m", LLAMA, "-d", "h100-sxm", "--trace", path, "--tier", "hbm:100MB,host:210MB@10GB/s", "--json"]
+    assert main(args) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"]["block_tokens"] == 512 and found["results"]["distinct_blocks"] == 7
+    near, far = found["rows"]
+    assert (near["blocks"], far["blocks"]) == (1, 3)
+    assert near["hit_share_so_far"] == 0 and far["hit_share_so_far"] == pytest.approx((512 + 1023) / 5120)
+    assert found["results"]["hit_share_unbounded"] == pytest.approx((512 + 1023) / 5120)
+    assert far["fetch_s"] == pytest.approx(768 * 131072 / 10e9)
+    assert far["ttft_s"] == pytest.approx(near["ttft_s"] + far["fetch_s"])
+    assert far["worth"] == (far["fetch_s"] < found["results"]["recompute_s"])
+
+
+def test_a_replica_reuses_what_a_trace_repeats(tmp_path: Path) -> None:
+    """The second prompt's first block is kept and read once; each of two replicas sees every other prompt; without room nothing is."""
+    found = traffic.of_trace(turns(tmp_path / "t", (1024, [1, 2]), (1100, [1, 2, 3]), (1024, [1, 2])))
+    assert found.block_tokens == 512
+    kept = service.keeping(bundled(LLAMA), plan(bundled(LLAMA)), service.Service(found)).traffic
+    assert [request.cached for request in kept.requests()] == [0, 1024, 1023]
+    assert [request.cached for request in kept.requests(part=2)] == [0, 1023]
+    assert [request.cached for request in found.requests()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("ids", ["x", 3, [1.5], [None], [True], [{}], ["y" * 200]])
+def test_blocks_that_are_none(ids: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prefix", "-m", LLAMA, "-d", "h100-sxm", "--trace", turns(tmp_path / "t", (100, ids))]) != 0
+    assert "line 1, column hash_ids" in capsys.readouterr().err

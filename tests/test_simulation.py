@@ -441,7 +441,7 @@ def test_public_traces(name: str, tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text(TRACES[name], encoding="utf-8", newline="")
     assert list(read_trace(str(path))) == [Request(0, 100, 10), Request(0.5, 200, 20), Request(3.0, 300, 30)]
-    assert totals(str(path)) == (3, 3.0, 600, 60)
+    assert totals(str(path))[:4] == (3, 3.0, 600, 60)
 
 
 HEAD = "arrival_s,prompt_tokens,output_tokens\n"

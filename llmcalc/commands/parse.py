@@ -169,6 +169,32 @@ def names(text: str, name: str) -> tuple[str, ...]:
     return found
 
 
+def tiers(text: str, name: str) -> tuple[tuple[str, float, float | None], ...]:
+    """`hbm:30GB,host:512GB@50GB/s` as (name, bytes, bytes a second) of each, the nearest first; only the first may have no rate.
+
+    Errors: bad-value, and those of quantities.
+    """
+
+    def bad(what: str, hint: str = "") -> UsageError:
+        return UsageError("bad-value", f"{name}: {what}", hint or f"write it like --{name} hbm:30GB,host:512GB@50GB/s,ssd:4TB@6GB/s")
+
+    found: list[tuple[str, float, float | None]] = []
+    for part in text.split(","):
+        called, colon, rest = part.strip().partition(":")
+        size, at, link = rest.partition("@")
+        if not (colon and re.fullmatch(r"[A-Za-z][\w.-]{0,19}", called) and size.strip() and (link.strip() or not at)):
+            raise bad(f"{part.strip()[:40]!r} is not a name with a size")
+        if called in {each[0] for each in found}:
+            raise bad(f"{called} is there twice", "give every tier a name of its own")
+        if found and not at:
+            raise bad(f"{called} has no rate", f"say how fast it is read, such as {called}:{size.strip()[:20]}@50GB/s")
+        read = units.quantity(size, "bytes"), units.quantity(link, "bytes/s") if at else None
+        if not read[0] or read[1] == 0:
+            raise bad(f"{called} has no size" if not read[0] else f"{called} has a rate of 0")
+        found.append((called, *read))
+    return tuple(found)
+
+
 def image(text: str, name: str) -> tuple[int, int, int]:
     """`1024x1024` or `1024x768,3` as (width, height, how many). Errors: bad-image."""
     found = re.fullmatch(r"\s*(\d{1,5})\s*[x×]\s*(\d{1,5})\s*(?:,\s*(\d{1,4})\s*)?", text, re.IGNORECASE | re.ASCII)

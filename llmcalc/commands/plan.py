@@ -19,7 +19,7 @@ from llmcalc.commands.space import listed
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import loadtest, planned, pools
 from llmcalc.estimate import planning as estimator
-from llmcalc.estimate.service import Service, candidate
+from llmcalc.estimate.service import Service, candidate, keeping
 from llmcalc.plan import Deployment
 from llmcalc.present import Column, Fact, Report, columns, facts
 
@@ -185,9 +185,10 @@ def plan(
     estimate, chosen = made.answer, made.deployment
     r = estimate.results
     met = r.devices is not None
+    service = keeping(found, chosen, service)
     more: list[Answer] = [estimator.per_request(estimate, service, success, api, reasoning)] if met else []
     if further.disaggregate:
-        more.append(pools.pools(found, chosen, service, traffic.sample(), link))
+        more.append(pools.pools(found, chosen, service, service.traffic.sample(), link))
     rows: tuple[Answer, ...] = estimate.rows
     shape = columns(planned.Alternative)
     testing = further.load_test or bool(tested)

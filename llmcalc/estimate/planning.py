@@ -14,7 +14,7 @@ from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Answered, cost, layout, serving, simulate, step
 from llmcalc.estimate.planned import Alternative, PerRequest, Plan
 from llmcalc.estimate.quantiles import Quantiles
-from llmcalc.estimate.service import HOURS_PER_MONTH, Binding, Candidate, Limit, Service, candidate, excess, layouts, run, violated
+from llmcalc.estimate.service import HOURS_PER_MONTH, Binding, Candidate, Limit, Service, candidate, excess, keeping, layouts, run, violated
 from llmcalc.figures import Figure
 from llmcalc.formulas import money
 from llmcalc.plan import Deployment, Workload
@@ -115,12 +115,19 @@ def smallest(least: int, check: Callable[[int], Limit | None]) -> tuple[int | No
     return number, reason
 
 
+def _kept(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> tuple[Service, list[Request]]:
+    """Service and sample with the reuse that this layout's memory leaves of a trace."""
+    kept = keeping(model, plan, service)
+    return kept, kept.traffic.sample() if kept.traffic.kept_blocks else sample
+
+
 def size(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> Sized:
     """The fewest replicas of one layout that meet the limits, or what forbids it."""
     refused = layout.obstacle(model, plan)
     if refused is not None:
         valid = ", ".join(str(option.tp) for option in layouts(model, plan))
         return Sized(plan, f"engines refuse it: {refused}; valid tp: {valid}", None)
+    service, sample = _kept(model, plan, service, sample)
     found = candidate(model, plan, service, sample)
     hopeless = _hopeless(found, service)
     if hopeless is not None:
@@ -252,6 +259,7 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
     said: tuple[str, ...] = ()
     if chosen is not None and chosen.found is not None and chosen.outcome is not None:
         found, outcome = chosen.found, chosen.outcome
+        service, sample = _kept(model, chosen.plan, service, sample)
         lever = next_lever(model, chosen.plan, service, sample)
         if lever is None:
             warnings.append("next_lever: none of those tried lets a device serve more requests within the limits")

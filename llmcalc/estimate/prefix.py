@@ -9,7 +9,7 @@ from typing import Any, Never
 
 from llmcalc.answers import ABSENT, Absent, Answer, answer, field
 from llmcalc.architecture import Model
-from llmcalc.estimate import Answered, capacity, layout, serving, step, terms
+from llmcalc.estimate import Answered, capacity, layout, serving, step
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory as m
 from llmcalc.formulas import serving as f
@@ -37,6 +37,7 @@ class Sharing:
     reserved: int | None = None
     host_bytes_per_s: float = 50e9
     mfu: float = 1.0
+    method: str = "napkin"
 
 
 @answer("prefix")
@@ -126,8 +127,9 @@ def sharing(model: Model, plan: Deployment, what: Sharing) -> Answered[Prefix, N
         shared_tokens=shared,
     )
     timed = serving.derated(plan, what.mfu, 1)
-    cold = step.prompt_time(terms.prompt_terms(model, timed, what.prompt))
-    warm = step.prompt_time(terms.prompt_terms(model, timed, what.prompt, min(shared.value, what.prompt - 1)))
+    step.check(what.method)
+    cold = step.prompt_busy(model, timed, what.prompt, 0, what.method)
+    warm = step.prompt_busy(model, timed, what.prompt, min(shared.value, what.prompt - 1), what.method)
     warnings = [*model.notes, *capacity.cautions(model, plan, what.prompt)]
     if cold.value is None:
         warnings.append(f"ttft_cold_s, ttft_warm_s, recompute_s: {cold.origin}")
@@ -225,10 +227,12 @@ def _offload(one: Figure, cold: Figure, what: Sharing) -> tuple[dict[str, Any], 
 def _assumptions(what: Sharing) -> tuple[str, ...]:
     mean, longest = what.prompt + what.output / 2, what.reserved or what.prompt + what.output
     evenly = "evenly" if not what.zipf else f"by a Zipf law of exponent {what.zipf:g}"
+    prefill = "" if what.method == "expected" else f"; prefill at {what.mfu:.0%} of the compute rate"
     return (
         f"blocks of {what.block} tokens: only whole blocks are shared, and a sequence's own tokens fill blocks of its own",
         "the shared prefix saves prefill and memory; each sequence still reads it at every step, so TPOT does not fall",
         *((f"{what.users:,} users come back {evenly}, their histories kept LRU",) if what.users else ()),
         f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
-        f"host memory at {rate(what.host_bytes_per_s)} (`host_bandwidth`); prefill at {what.mfu:.0%} of the compute rate",
+        f"host memory at {rate(what.host_bytes_per_s)} (`host_bandwidth`){prefill}",
+        f"method {what.method}: {step.METHODS[what.method]}",
     )

@@ -10,7 +10,7 @@ from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import Answered, capacity, serving, simulate, step
 from llmcalc.estimate.quantiles import Quantiles
-from llmcalc.estimate.service import Candidate, Service, candidate, run, violated
+from llmcalc.estimate.service import Candidate, Service, candidate, keeping, run, violated
 from llmcalc.estimate.steady import Steady
 from llmcalc.estimate.steady import steady as closed_form
 from llmcalc.plan import Deployment, Workload
@@ -77,6 +77,7 @@ class Replayed:
 
 def served(model: Model, plan: Deployment, service: Service) -> Replayed:
     """Simulate one replica that all requests come to. Errors: does-not-fit, request-too-long."""
+    service = keeping(model, plan, service)
     traffic = service.traffic
     one = candidate(model, plan, service, traffic.sample())
     if not one.memory_batch:

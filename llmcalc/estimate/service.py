@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmcalc.architecture import Model
-from llmcalc.estimate import layout, serving, simulate, step
+from llmcalc.estimate import capacity, layout, serving, simulate, step
 from llmcalc.estimate.quantiles import Quantiles
+from llmcalc.figures import Figure
 from llmcalc.plan import Deployment
 from llmcalc.traffic import Request, Traffic
 
@@ -88,6 +89,23 @@ class Candidate:
         if self.max_rate > 0.9 * self.unlimited_rate:
             return "saturation"
         return "memory" if self.batch_limit == self.memory_batch else "tpot" if self.batch_limit == self.tpot_batch else "saturation"
+
+
+def keeping(model: Model, plan: Deployment, service: Service) -> Service:
+    """The same service on replicas that keep what a trace's prompts have in common, in all that is left for caches."""
+    traffic = service.traffic
+    if not traffic.block_tokens or traffic.kept_blocks:
+        return service
+    if not (plan.engine.nominal or plan.engine.kind == "server"):
+        words = f"{plan.engine.name} keeps a prompt in its slot, not blocks that all share: the reuse that the trace holds is not counted"
+        return replace(service, traffic=replace(traffic, block_tokens=0, notes=(*traffic.notes, words)))
+    each = layout.sequence_bytes(model, plan, Figure("ctx_tokens", traffic.block_tokens, "tokens")).value
+    left = capacity.ledger(model, plan, 1)["kv_budget_bytes"].value
+    blocks = max(0, math.floor(left / each)) if each else 0
+    words = (
+        f"a prefix that the trace repeats is read once while a replica's {blocks:,} blocks of {traffic.block_tokens} tokens hold it (LRU)"
+    )
+    return replace(service, traffic=replace(traffic, kept_blocks=blocks, notes=(*traffic.notes, words)))
 
 
 def candidate(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> Candidate:

@@ -124,6 +124,26 @@ def prefix_tokens(draw: Draw) -> Question:
 
 
 @template("prefix", 2)
+def prefix_tier(draw: Draw) -> Question:
+    found, prompt = draw.model(d.DENSE), draw.choose((2048, 4096, 8192))
+    link = draw.choose((6e9, 12e9, 25e9, 50e9))
+    each = memory.kv(found, prompt, 1, "bf16").figures["kv_bytes_per_sequence"]
+    figure = serving.transfer_s.of(moved_bytes=each, link_bytes_per_s=Figure("link_bytes_per_s", link, "B/s", "the tier's link"))
+    return draw.number(
+        figure.value,
+        "s",
+        figure=figure,
+        model=found.id,
+        prompt=prompt,
+        link=f"{link / 1e9:g} GB/s",
+        each=decimal_size(each.value),
+        slips={"slip.bits_rate": figure.value * 8},
+        command=("prefix", "-m", found.id, "-d", "h200-sxm", "--prompt", str(prompt), "--host-bandwidth", f"{link / 1e9:g}GB/s"),
+        result="fetch_s",
+    )
+
+
+@template("prefix", 2)
 def prefix_memory(draw: Draw) -> Question:
     found, users, prefix, _, words = _shared(draw)
     each = memory.kv(found, prefix, 1, "bf16").figures["kv_bytes_per_sequence"]
