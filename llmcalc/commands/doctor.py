@@ -109,6 +109,7 @@ def _terminal() -> list[dict[str, str]]:
 def _data() -> tuple[list[Fact], list[str]]:
     """How much is bundled and how old it is; a price counts with the day it was asked, not with the day it was read."""
     from llmcalc import hardware, sources
+    from llmcalc.estimate import summaries
 
     devices, warnings = [], []
     for name in hardware.ids():
@@ -121,7 +122,7 @@ def _data() -> tuple[list[Fact], list[str]]:
     old = sum(data.age_days(date) > hardware.PRICE_DAYS for date in dated)
     cited = (date for device in devices for fact in hardware.facts(device) for date in re.findall(r"\d{4}-\d\d-\d\d", fact.date))
     read = sorted(cited)
-    dates = sorted(date for name in sources.bundled_ids() if (date := sources.read_bundled(name).facts.get("date")))
+    dates = sorted(date for name in sources.bundled_ids() if (date := summaries.of(name).date))
     facts = [
         Fact("models", "bundled models", len(dates), note=f"as of {dates[0]} to {dates[-1]}" if dates else ""),
         Fact("devices", "devices", len(devices), note=f"newest source {read[-1]}" if read else ""),

@@ -18,6 +18,7 @@ class Summary(NamedTuple):
     active_params: int
     kv_bytes_per_token: float
     max_context: int | None
+    date: str | None
     kinds: tuple[str, ...]
 
 
@@ -48,5 +49,6 @@ def counted(name: str) -> Summary:
         memory.active_params(found),
         memory.kv(found, 1, 1, "auto").results.kv_bytes_per_token,
         found.max_context,
+        str(source.facts["date"]) if source.facts.get("date") else None,
         ("moe" if moe else "dense", *(("hybrid",) if hybrid else ())),
     )

@@ -44,18 +44,28 @@ def hub_client() -> ModuleType:
 def settings() -> dict[str, str]:
     """What governs access to the Hub, for a diagnosis: no password and no token is in it. Asks no network."""
     try:
-        hub = hub_client()
-        token = "set" if hub.get_token() else "none"
+        import huggingface_hub  # without its requests, which take ten times as long to import
+        import huggingface_hub.constants
     except Exception as problem:
-        return {"client": str(problem)}
-    constants = hub.constants
+        return {"client": f"huggingface_hub does not start: {printable(str(problem))}"}
+    constants = huggingface_hub.constants
+    named = any(os.environ.get(name, "").strip() for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"))
+    token = "set" if named or _says_something(constants.HF_TOKEN_PATH) else "none"
     there = "" if os.path.isdir(constants.HF_HUB_CACHE) else " (not there yet)"
     return {
-        "endpoint": host_of(hub),
+        "endpoint": host_of(huggingface_hub),
         "offline": "yes" if constants.HF_HUB_OFFLINE else "no",
         "token": token,
         "cache": f"{constants.HF_HUB_CACHE}{there}",
     }
+
+
+def _says_something(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return bool(stream.read(1000).strip())
+    except (OSError, ValueError):
+        return False
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
