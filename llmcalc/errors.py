@@ -54,15 +54,18 @@ def close_matches(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
     return [by_lower[hit] for hit in get_close_matches(word.lower(), list(by_lower), n=limit, cutoff=0.6)]
 
 
+_SPACES = "\u00a0\u202f"  # that do not break: Russian groups digits with them
+
+
 def printable(text: str, limit: int = 120) -> str:
     """A foreign text as one line: control characters and lone surrogates escaped, cut at `limit` characters."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: limit + 1])
+    shown = "".join(c if c.isprintable() else " " if c in _SPACES else c.encode("unicode_escape").decode() for c in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 _ASCII = str.maketrans({
     "×": "x", "·": "-", "–": "-", "—": "-", "−": "-", "…": "...", "≤": "<=", "≥": ">=", "µ": "u", "²": "^2", "→": "->", "≈": "~",
-    "Σ": "sum ", "±": "+-",
+    "Σ": "sum ", "±": "+-", "\u00a0": " ", "\u202f": " ",
 })  # fmt: skip
 
 

@@ -346,6 +346,53 @@ def test_the_interview_question_is_held_against_its_points() -> None:
     assert "  [ ] TTFT: queue, prompt length, prefix caching" in said
 
 
+def heard(key: str, *typed: str, **how: Any) -> tuple[Session, list[str]]:
+    """A sitting of one question, and what it said."""
+    said: list[str] = []
+    lines = iter(typed)
+    session = Session("en", lambda _: next(lines, None), lambda text, _: said.append(text), lambda _: [], lambda: 0.0, **how)
+    session.run([made(key)], 1)
+    return session, said
+
+
+def test_a_number_of_points_ticks_no_boxes() -> None:
+    session, said = heard("slow_service", "3")
+    assert session.results[0].verdict.credit == pytest.approx(3 / 6)
+    assert "Your own count: 3 of 6. The points:" in said and not [line for line in said if "[ ]" in line]
+
+
+@pytest.mark.parametrize(("key", "answer"), [("napkin_1_token", "160 KiB"), ("slow_service", "6")])
+def test_a_hint_comes_before_the_solution_and_costs_a_quarter(key: str, answer: str) -> None:
+    session, said = heard(key, "h", answer)
+    (hint,) = [line for line in said if line.startswith("Hint")]
+    assert session.results[0].verdict.credit == 0.75 and "163,840" not in hint
+
+
+def test_an_interview_solves_at_the_end() -> None:
+    session, said = heard("napkin_1_token", "160 KiB", interview=True)
+    assert (
+        said.index("Time: 60 s.")
+        < said.index("Taken: 0 ns. The solution comes at the end.")
+        < next(n for n, line in enumerate(said) if line.startswith("Answer: "))
+    )
+    assert session.results[0].verdict.credit == 1
+
+
+def test_progress_over_sessions(capsys: pytest.CaptureFixture[str]) -> None:
+    review.record({"kv_token": 0.0, "cost_floor": 1.0})
+    assert main(["quiz", "--progress", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["results"]["sittings"], told["results"]["kinds_met"], told["results"]["kinds_to_repeat"]) == (1, 2, 1)
+    rows = {row["topic"]: (row["met"], row["missed"], row["repeat"]) for row in told["rows"]}
+    assert rows["kv"] == (1, 1, 1) and rows["cost"] == (1, 0, 0)
+
+
+def test_a_russian_sheet_shows_no_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("markdown", "html", "csv"):
+        assert main(["quiz", "--lang", "ru", "--seed", "3", "--count", "12", "-f", form]) == 0
+        assert "xa0" not in capsys.readouterr().out
+
+
 # ---- what was missed ----------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,8 @@ Examples:
 
   llmcalc quiz --topic napkin,cost --level 2 --count 10 --timer 2min
 
+  llmcalc quiz --timed --level 3
+
   llmcalc quiz --seed 7 --count 20 -f markdown > worksheet.md
 
   printf '14.2 ms\\n0.67 GB\\n' | llmcalc quiz --topic napkin --count 2 --seed 7
@@ -76,12 +78,17 @@ class Asking(o.Group):
     timer = o.option(
         None, "--timer", metavar="TIME", read=parse.quantity("s"), help="Time for one answer, such as 90s; late ones get half the credit."
     )
+    timed = o.switch("--timed", help="As in an interview: 1, 2 or 3 minutes by level, solutions at the end.")
+    progress = o.switch("--progress", help="What earlier sittings showed: topics, misses, what to repeat.")
     review = o.switch("--review", help="Begin with questions that were missed before.")
     lang = o.option("en", "--lang", metavar="LANGUAGE", help="en or ru.")
 
 
 def quiz_command(asking: Asking, out: o.File) -> None:
     """Napkin problems with real models and devices, marked by order of magnitude and explained by the estimates themselves."""
+    if asking.progress:
+        c.say(progress(asking.topic, asking.level), out)
+        return
     lang = asking.lang.strip().lower()
     if lang not in LANGUAGES:
         near = close_matches(lang, LANGUAGES)
@@ -100,7 +107,7 @@ def quiz_command(asking: Asking, out: o.File) -> None:
         if output is not None:
             raise UsageError("bad-value", "a sitting cannot be written to a file", "end the file in .md for a worksheet, or in .json")
         quiz.chosen(topic, grade)  # a bad topic is said before anything is asked
-        _sit(asked, inputs, limit, warnings)
+        _sit(asked, inputs, limit, warnings, interview=asking.timed)
         return
     found = list(asked)
     if chosen == "markdown":
@@ -126,12 +133,13 @@ def _missed(topic: str | None, level: int | None) -> tuple[tuple[str, ...], list
 # ---- a sitting ----------------------------------------------------------------------------------------------------
 
 
-def _sit(asked: Any, inputs: dict[str, Any], limit: float | None, warnings: list[str]) -> None:
+def _sit(asked: Any, inputs: dict[str, Any], limit: float | None, warnings: list[str], *, interview: bool) -> None:
     from llmcalc.present import terminal
     from llmcalc.quiz import review
 
     at_terminal = bool(sys.stdin and sys.stdin.isatty())
-    session = Session(inputs["lang"], _listener(at_terminal), _tell, _outlined, time.monotonic, patient=at_terminal, limit_s=limit)
+    ways = (_listener(at_terminal), _tell, _outlined, time.monotonic)
+    session = Session(inputs["lang"], *ways, patient=at_terminal, limit_s=limit, interview=interview)
     sys.stderr.write(terminal.warnings(tuple(warnings)))
     session.tell(session.say("seed", count=inputs["count"], seed=inputs["seed"]), "dim")
     session.run(asked, inputs["count"])
@@ -186,8 +194,17 @@ DEEPEST = 4  # spaces of indent that a sitting shows of a derivation; the comman
 
 
 def _outlined(question: Question) -> list[str]:
-    """The upper levels of the derivation."""
-    return [line for line in _explained(question) if len(line) - len(line.lstrip()) <= DEEPEST]
+    """The upper levels of the derivation; a formula that is shown keeps the line with its numbers."""
+    found, deepest = [], DEEPEST
+    for line in _explained(question):
+        indent = len(line) - len(line.lstrip())
+        if indent <= deepest:
+            found.append(line)
+            # The numbers of a formula stand under it, one step deeper.
+            deepest = indent + 2 if indent == DEEPEST and not line.lstrip().startswith("= ") else DEEPEST
+        elif indent > DEEPEST:
+            deepest = DEEPEST
+    return found
 
 
 def _explained(question: Question) -> list[str]:
@@ -197,6 +214,47 @@ def _explained(question: Question) -> list[str]:
     from llmcalc.present.explain import lines
 
     return lines(Report(command="quiz", title="", figures={question.figure.name: spoken.figure(question.figure)}))
+
+
+# ---- progress ----------------------------------------------------------------------------------------------------
+
+
+def progress(topic: str | None, level: int | None) -> Report:
+    """What is recorded of earlier sittings, by topic, the most missed first."""
+    from llmcalc.quiz import review
+
+    state, warnings = review.load()
+    kinds = quiz.chosen(topic, level)
+    again = set(review.due([each.key for each in kinds], state))
+    topics: dict[str, dict[str, Any]] = {}
+    for each in kinds:
+        card = state["cards"].get(each.key, {"seen": 0, "missed": 0})
+        row = topics.setdefault(each.topic, {"topic": each.topic, "kinds": 0, "met": 0, "sittings": 0, "missed": 0, "repeat": 0})
+        row["kinds"] += 1
+        row["met"] += card["seen"] > 0
+        row["sittings"] += card["seen"]
+        row["missed"] += card["missed"]
+        row["repeat"] += each.key in again
+    rows = sorted(topics.values(), key=lambda row: (-row["repeat"], -row["missed"], -row["sittings"]))
+    return Report(
+        command="quiz",
+        title=f"Quiz, {c.counted(state['session'], 'sitting')} so far",
+        facts=(
+            Fact("sittings", "sittings", state["session"]),
+            Fact("kinds_met", "kinds of question met", sum(row["met"] for row in rows), note=f"of {len(kinds)}"),
+            Fact("kinds_to_repeat", "to repeat now", len(again), note="llmcalc quiz --review" if again else ""),
+        ),
+        columns=(
+            Column("topic", "topic"),
+            Column("kinds", "kinds"),
+            Column("met", "met"),
+            Column("sittings", "answered"),
+            Column("missed", "missed"),
+            Column("repeat", "to repeat"),
+        ),
+        rows=tuple(rows),
+        warnings=tuple(warnings),
+    )
 
 
 # ---- printed ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ from llmcalc.units import seconds
 QUIT = frozenset(("q", "quit", "exit", ":q", "выход", "й"))
 TRIES = 3  # at a terminal, before an unreadable answer counts
 LATE_CREDIT = 0.5
+HINTED_CREDIT = 0.75
+HINT = frozenset(("h", "hint", "подсказка"))
+INTERVIEW_S = {1: 60.0, 2: 120.0, 3: 180.0}
+"""Time for an answer by level, where a sitting is timed as an interview is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,11 @@ class Session:
     clock: Callable[[], float]
     patient: bool = False
     limit_s: float | None = None
+    interview: bool = False
+    """Each level has its time, and solutions come at the end."""
     results: list[Result] = field(default_factory=list)
     interrupted: bool = False
+    later: list[tuple[int, Question, Verdict]] = field(default_factory=list)
 
     def say(self, key: str, **values: Any) -> str:
         """A text of the catalogue."""
@@ -53,6 +60,10 @@ class Session:
         except KeyboardInterrupt:
             self.interrupted = True
             self.tell("", "")
+        for number, question, verdict in self.later:
+            self.tell("", "")
+            self.tell(self.say("question", number=number, count=count, topic=question.topic, level=question.level), "dim")
+            self._answer(question, verdict)
 
     def _ask(self, question: Question, number: int, count: int) -> bool:
         self.tell("", "")
@@ -61,9 +72,20 @@ class Session:
         if question.kind == "choice":
             for letter, choice in zip(LETTERS, question.choices, strict=False):
                 self.tell(f"  {letter}) {choice}", "")
-        begun = self.clock()
+        limit = INTERVIEW_S[question.level] if self.interview and self.limit_s is None else self.limit_s
+        if self.interview and limit is not None:
+            self.tell(self.say("limit", limit=seconds(limit)), "dim")
+        begun, hinted = self.clock(), False
         for left in reversed(range(TRIES if self.patient else 1)):
             line = self.listen("> ")
+            while (
+                line is not None
+                and line.strip().casefold() in HINT
+                and not (question.kind == "choice" and len(question.choices) == len(LETTERS))
+            ):
+                hinted = True
+                self.tell(self.say("hint", hint=self._hint(question)), "yellow")
+                line = self.listen("> ")
             if line is None or line.strip().casefold() in QUIT:
                 return False
             verdict = question.judge(line)
@@ -73,12 +95,28 @@ class Session:
         took = self.clock() - begun
         if question.kind == "points" and verdict.grade != "skipped":
             verdict = self._points(question, line or "", verdict)
-        late = self.limit_s is not None and took > self.limit_s
-        if late:
-            verdict = replace(verdict, credit=verdict.credit * LATE_CREDIT)
+        late = limit is not None and took > limit
+        verdict = replace(verdict, credit=verdict.credit * (LATE_CREDIT if late else 1) * (HINTED_CREDIT if hinted else 1))
         self.results.append(Result(question, verdict))
-        self._answer(question, verdict, late)
+        if late and limit is not None:
+            self.tell(self.say("late", limit=seconds(limit)), "yellow")
+        if self.interview:
+            self.tell(self.say("took", time=seconds(round(took, 1))), "dim")
+            self.later.append((number, question, verdict))
+        else:
+            self._answer(question, verdict)
         return True
+
+    def _hint(self, question: Question) -> str:
+        """Where to begin, without the figures: a formula, one choice less, or how the answer is counted."""
+        if question.kind == "choice":
+            wrong = next(letter for letter in LETTERS if letter != question.answer)
+            return self.say("hint.choice", letter=wrong)
+        if question.kind == "points":
+            return self.say("hint.points", of=len(question.choices), first=" ".join(question.choices[0].split()[:3]))
+        if question.figure is not None and question.figure.formula is not None:
+            return f"{question.figure.name} = {question.figure.formula.expression}"
+        return self.say("hint.unit", example=EXAMPLES.get(question.unit, "42"))
 
     def _unreadable(self, question: Question) -> str:
         example = "a" if question.kind == "choice" else EXAMPLES.get(question.unit, "42")
@@ -88,16 +126,21 @@ class Session:
         """Shows the rubric; at a terminal the answer's author may count for himself."""
         hits = judge_points(line, question.patterns)[1]
         hit = round(verdict.credit * len(question.patterns))
+        if not hits:  # a number: who answers counts for himself, and no box can be ticked
+            self.tell(self.say("counted", hit=hit, of=len(question.choices)), "green" if verdict.credit > 0.5 else "yellow")
+            for point in question.choices:
+                self.tell(f"  - {point}", "")
+            return verdict
         self.tell(self.say("points", hit=hit, of=len(question.choices)), "green" if verdict.credit > 0.5 else "yellow")
         for index, point in enumerate(question.choices):
-            self.tell(f"  [{'x' if hits and hits[index] else ' '}] {point}", "")
+            self.tell(f"  [{'x' if hits[index] else ' '}] {point}", "")
         if self.patient:
             own = (self.listen(self.say("selfgrade", hit=hit)) or "").strip()
             if own.isascii() and own.isdigit() and len(own) < 3:
                 return judge_points(own, question.patterns)[0]
         return verdict
 
-    def _answer(self, question: Question, verdict: Verdict, late: bool) -> None:
+    def _answer(self, question: Question, verdict: Verdict) -> None:
         if verdict.grade == "unreadable":
             self.tell(self._unreadable(question), "yellow")
         elif question.kind != "points" or verdict.grade == "skipped":
@@ -108,8 +151,6 @@ class Session:
             )
         if verdict.slip and verdict.grade != "unreadable":
             self.tell(self.say("slip", slip=verdict.slip), "yellow")
-        if late and self.limit_s:
-            self.tell(self.say("late", limit=seconds(self.limit_s)), "yellow")
         if question.kind != "points":
             self.tell(self.say("answer", answer=localised(answer_text(question), self.language)), "bold")
         elif verdict.grade == "skipped":
