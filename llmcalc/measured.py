@@ -97,8 +97,15 @@ def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
         pp=int(row.get("pp") or 1),
         ep=ep if layout.experts(model) else 1,
         engine=engine(row),
+        batched_tokens=_micro_batch(row),
         max_sequences=row.get("max_batch") if str(row.get("metric")) in LOADS else None,
     )
+
+
+def _micro_batch(row: Mapping[str, Any]) -> int | None:
+    """Tokens of a prompt at once, where a row says that they were not the engine's default."""
+    found = re.search(r"-ub (\d+)", str(row.get("backend", "")))
+    return int(found[1]) if found else None
 
 
 def _cache(row: Mapping[str, Any]) -> str:

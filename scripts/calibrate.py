@@ -89,11 +89,10 @@ class Case:
         if self.quantity != "prompt":
             n |= {f"s_{k}": float(v) for k, v in counts.step_numbers(model, plan, work, found).items()}
         if prompt:
-            made = seen.get((place, plan.kv.name, prompt, work.cached, together))
+            chunk = (place, plan.kv.name, prompt, work.cached, together, plan.batched_tokens, plan.engine.name)
+            made = seen.get(chunk)
             if made is None:
-                made = seen[place, plan.kv.name, prompt, work.cached, together] = counts.prompt_numbers(
-                    model, plan, prompt, work.cached, found, desktop, together
-                )
+                made = seen[chunk] = counts.prompt_numbers(model, plan, prompt, work.cached, found, desktop, together)
             n |= {f"p_{k}": float(v) for k, v in made.items()}
         others = max(0.0, at_once / plan.dp - 1)
         if state is not None:

@@ -27,8 +27,10 @@ FUSED = ("k_proj", "v_proj", "up_proj")
 FEW = 8
 """Tokens of a step up to which a mixture unpacks the weights of an expert once for each."""
 LOGIT_BYTES = 4
+TILE = 32
+"""Tokens that desktop kernels multiply an expert with at a time. [ggml-metal mul_mm_id: 32; ggml-cuda mmq: 8 to 128]"""
 MICRO_BATCH, CHUNK = 512, 8192
-"""Prompt tokens that a desktop and a serving engine take at once."""
+"""Prompt tokens that a desktop engine takes at once, where none is named, and a serving engine."""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,9 @@ def _format(weight: Weight, index: int, plan: Deployment, plain: Format, sparse:
         # Published files of models trained in 4-bit floats keep all but the experts in q8_0.
         floats = plan.weights.compute == "fp4" or (shipped and "fp4" in plan.weights.name)
         other = sparse and floats and not layout.routed(weight) and weight.columns > 1
-        return (EIGHT_BITS, False) if other else (fmt, shipped)
+        # Files of mixtures called Q8_K_XL keep their experts in q8_0 (file sizes: 8.6 to 9.4 bits, 10.6 without experts).
+        experts = layout.routed(weight) and plan.weights.name == "q8_k_xl"
+        return (EIGHT_BITS, False) if other or experts else (fmt, shipped)
     if shipped or plan.weights.bits >= PLAIN_BITS:
         return fmt, shipped
     alone = weight.part in ("head", "embedding", "norms", "router", "state") or weight.columns == 1
@@ -242,6 +246,19 @@ def talk_s(model: Model, plan: Deployment, tokens: Any) -> Any:
     return collectives.communication(model, plan, tokens).value
 
 
+def micro_batch(plan: Deployment, new: float) -> Any:
+    """Prompt tokens that a desktop engine takes at once: 512 of llama.cpp, 2,048 of MLX, or what was asked for."""
+    return MICRO_BATCH if plan.engine.nominal and plan.batched_tokens is None else plan.step_tokens(new)
+
+
+def padded(found: Counts, tokens: Any, desktop: bool) -> Any:
+    """Tokens that a mixture multiplies with: a desktop engine's kernels fill half a tile more for each expert, on average."""
+    if not desktop or not found.experts:
+        return tokens
+    first = found.experts[0]
+    return tokens + first.touched(tokens) * TILE / 2 / first.top_k
+
+
 def prompt_numbers(
     model: Model, plan: Deployment, prompt: float, cached: float, found: Counts, desktop: bool, together: Any = 1.0
 ) -> dict[str, Any]:
@@ -251,8 +268,9 @@ def prompt_numbers(
     """
     w, plain = plan.device.bandwidth_bytes_per_s, rate(plan, "bf16")
     new = max(1.0, prompt - cached)
-    tokens = smaller(new * together, MICRO_BATCH if desktop else CHUNK)
+    tokens = smaller(new * together, micro_batch(plan, new) if desktop else CHUNK)
     first = found.experts[0] if found.experts else None
+    multiplied = padded(found, tokens, desktop) * plan.dp
     pairs = sum(
         layers
         * ((entry.flops if desktop else entry.prefill_flops) or entry.flops)
@@ -267,7 +285,7 @@ def prompt_numbers(
         "plain_read_s": found.plain.bytes / w,
         "plain_compute_s": 2 * found.plain.params * tokens / plain,
         "expert_read_s": found.expert_bytes(tokens * plan.dp) / w,
-        "expert_compute_s": 2 * found.expert_params * plan.dp * tokens / rate(plan, first.compute) if first else 0.0,
+        "expert_compute_s": 2 * found.expert_params * multiplied / rate(plan, first.compute) if first else 0.0,
         "talk_s": talk_s(model, plan, tokens),
         "activation_s": found.layers * tokens * found.hidden * layout.ACTIVATION_BYTES / w,
         "chunks": new / tokens,
