@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -17,6 +18,7 @@ import typer.core
 
 from llmcalc import __version__
 from llmcalc.commands import COMMANDS, GROUPS
+from llmcalc.commands.parse import typed
 from llmcalc.commands.spoken import flags
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, printable
 
@@ -137,6 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
         _complete()
     args = _in_short(args[1:] if args[:1] == ["--"] else args)
     command = args[0] if args and args[0] in COMMANDS else None
+    typed.set(shlex.join(["llmcalc", *args]))
     try:
         if args in ([], ["--help"], ["-h"]):
             sys.stdout.write(encodable(_front(), getattr(sys.stdout, "encoding", None)))

@@ -159,6 +159,13 @@ def test_without_the_extra_there_is_a_hint(capsys: pytest.CaptureFixture[str], t
     assert not list(tmp_path.iterdir())
 
 
+def test_a_page_needs_no_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
+    assert main([*FRONT, "-o", str(tmp_path / "front.html")]) == 0
+    text = (tmp_path / "front.html").read_text(encoding="utf-8")
+    assert '<svg class="drawn"' in text and text.count("<circle") > 5 and "<script" not in text
+
+
 def test_what_has_no_picture_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["kv", "-m", LLAMA, "-o", str(tmp_path / "kv.png")]) == 2
     assert "kv has nothing to draw" in capsys.readouterr().err

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from llmcalc import present
+from llmcalc import __version__, present
 from llmcalc.cli import main
 from llmcalc.errors import UsageError
 from llmcalc.figures import Figure
 from llmcalc.formulas import memory
-from llmcalc.present import FORMATS, PICTURES, Axis, Chart, Column, Fact, Format, Report, Series, carries, exact, format_of, render, shown
+from llmcalc.present import (
+    FORMATS,
+    PICTURES,
+    Axis,
+    Chart,
+    Column,
+    Fact,
+    Format,
+    Picture,
+    Report,
+    Series,
+    carries,
+    drawn,
+    exact,
+    format_of,
+    render,
+    shown,
+)
 from llmcalc.present.explain import lines
 from llmcalc.present.layout import content, lay_out
 
@@ -157,6 +175,29 @@ def test_a_format_without_warnings_sends_them_to_stderr(capsys: pytest.CaptureFi
         assert main(["kv", "-m", "Qwen/Qwen3-8B", "-c", "999k", "-f", name]) == 0
         out, err = capsys.readouterr()
         assert ("own maximum" in err) == (not carries(name).warnings) and ("own maximum" in out) == carries(name).warnings, name
+
+
+def test_a_page_says_when_and_by_what_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # 2023-11-14
+    assert f"llmcalc {__version__} · 2023-11-14 · llmcalc kv -m &lt;x&gt;</p>" in str(
+        render(replace(REPORT, typed="llmcalc kv -m <x>"), "html")
+    )
+
+
+@pytest.mark.parametrize(("whole", "left", "widths"), [(10.0, 3.0, [303.2, 227.4, 227.4]), (5.0, -2.0, [433.1, 324.9])])
+def test_a_ledger_is_drawn_to_scale(whole: float, left: float, widths: list[float]) -> None:
+    """758 pixels for the whole or, where more is taken, for what is taken: 4 of 10, 3 of 10; 4 of 7, 3 of 7."""
+    rows = tuple({"what": what, "size": size} for what, size in (("all", whole), ("a", -4.0), ("b", -3.0), ("left", left)))
+    drawing = drawn.picture(Report(command="x", title="t", rows=rows, picture=Picture("size", "s", "", (("what", ""),), stacked=True)))
+    assert [float(wide) for wide in re.findall(r'width="([\d.]+)" height="34"', drawing)] == pytest.approx(widths, abs=0.1)
+    assert ("<line" in drawing) == (left < 0)
+
+
+def test_bars_are_drawn_to_scale_and_the_chosen_one_is_named() -> None:
+    rows = ({"what": "a", "size": 2.0, "yes": True}, {"what": "<b>", "size": 4.0}, {"what": "none", "size": None})
+    drawing = drawn.picture(Report(command="x", title="t", rows=rows, picture=Picture("size", "s", "", (("what", ""),), "yes")))
+    one, two = (float(wide) for wide in re.findall(r'width="([\d.]+)" height="17"', drawing))
+    assert two == pytest.approx(2 * one, rel=1e-3) and "a ✓" in drawing and "<b>" not in drawing and "none" not in drawing
 
 
 def test_a_foreign_text_cannot_break_out_of_a_page() -> None:

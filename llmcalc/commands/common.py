@@ -278,7 +278,9 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
     chosen, output = out.chosen(), None if out.output == "-" else out.output
     explain = bool(report.figures) and getattr(out, "explain", False)
     check = check or (report.verdict is not None and getattr(out, "check", False))
-    report = spoken.report(replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()), explain=explain))
+    report = spoken.report(
+        replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()), explain=explain, typed=parse.typed.get())
+    )
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
     made = present.render(report, chosen)

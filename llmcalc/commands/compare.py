@@ -17,7 +17,7 @@ from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import LlmcalcError, UsageError, printable
 from llmcalc.estimate import summaries
 from llmcalc.figures import Figure
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Column, Fact, Picture, Report
 
 EXAMPLES = """
 Examples:
@@ -186,6 +186,12 @@ def compare(which: Models, place: Racks, work: Compared, money: o.Money, by: o.D
         columns=s.of_method(COLUMNS[1:] if only else COLUMNS, method),
         rows=tuple(rows),
         brief=tuple(range(MOST_ROWS)) if len(rows) > MOST_ROWS else (),
+        picture=Picture(
+            "tokens_per_s",
+            "tok/s",
+            "tokens/s",
+            ((("count", ""), ("hardware", "× "), ("model", "")) if not only else (("count", ""), ("hardware", "× "))),
+        ),
         assumptions=(
             *c.variants(device for _, device in devices),
             *_assumptions(assumed, batch, limit, owned, method),

@@ -12,7 +12,7 @@ from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import capacity, verdict
 from llmcalc.plan import Deployment, Workload
-from llmcalc.present import Report, columns, facts
+from llmcalc.present import Picture, Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -72,6 +72,7 @@ def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Hosting, dra
         ),
         columns=columns(verdict.FitRow, kv_capacity_tokens=False),
         second=SECOND,
+        picture=Picture("bytes", "memory", "B", (("item", ""),), stacked=True),
         rows=estimate.rows,
         remarks=remarks(plan, r),
         assumptions=(*assumed, *c.variant(plan), *c.release(run.engine, plan), *estimate.assumptions),

@@ -10,6 +10,8 @@ from functools import partial
 from llmcalc import units
 from llmcalc.errors import UsageError, printable
 
+typed: ContextVar[str] = ContextVar("typed", default="")
+"""The command as it was typed."""
 beside: ContextVar[tuple[str, ...]] = ContextVar("beside", default=())
 """Warnings about the options themselves."""
 

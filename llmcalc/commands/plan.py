@@ -21,7 +21,7 @@ from llmcalc.estimate import loadtest, planned, pools
 from llmcalc.estimate import planning as estimator
 from llmcalc.estimate.service import Service, candidate, keeping
 from llmcalc.plan import Deployment
-from llmcalc.present import Column, Fact, Report, columns, facts
+from llmcalc.present import Column, Fact, Picture, Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -102,6 +102,11 @@ class Further(o.Group):
 
 class Paid(o.Running, o.Money):
     """What runs it, and for how much."""
+
+
+COST = Picture(
+    "usd_per_month", "USD per month", "usd", (("hardware", ""), ("weights", ""), ("tp", "tp "), ("devices", "devices ")), "chosen"
+)
 
 
 def method_of(steps: o.Steps) -> tuple[Literal["expected", "napkin"], float, float]:
@@ -213,6 +218,7 @@ def plan(
         header=(c.model_line(found), _traffic_line(estimate.inputs)),
         facts=(*_facts(r), *(fact for extra in more for fact in facts(extra, **{key: False for key in extra if extra[key] is None}))),
         columns=shape,
+        picture=None if testing else COST,
         rows=rows,
         assumptions=(
             *((f"devices {DEFAULT_DEVICES}: not given",) if place.hardware is None else ()),

@@ -108,6 +108,20 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A column that a page draws as bars; `names` are the keys of a bar's name, each with the word before it."""
+
+    key: str
+    label: str
+    unit: str
+    names: tuple[tuple[str, str], ...]
+    chosen: str = ""
+    """The key of what is true of the row that was chosen."""
+    stacked: bool = False
+    """The first row is a whole, and the others are its parts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything a command has to say, before anybody decides how it looks."""
 
@@ -133,8 +147,12 @@ class Report:
     brief: tuple[int, ...] = ()
     """The rows that a terminal shows, where there are too many to read; empty: all."""
     chart: Chart | None = None
+    picture: Picture | None = None
+    """What a page draws where there is no chart."""
     second: tuple[str, ...] = ()
     """Keys of a table of its own, of the rows that have a value in the first of them; the others are the first table's."""
+    typed: str = ""
+    """The command as it was typed, for pages that outlive the terminal."""
     absent: tuple[tuple[str, str], ...] = ()
     """(Keys, why they are null where they are null), for those who read keys; no key: every null without a reason yet."""
 

@@ -1,22 +1,24 @@
-"""A page to send to somebody: self-contained, no script, no request."""
+"""A page to send to somebody: self-contained, no script, no request; a picture where there is something to draw."""
 
 from __future__ import annotations
 
 from html import escape
 
-from llmcalc.present import Carries, Report, exact, page, shown, tables
-from llmcalc.present.markup import cell_class, column_class, document, text_of
+from llmcalc.present import Carries, Report, drawn, exact, page, shown, tables, vega
+from llmcalc.present.markup import cell_class, column_class, document, made, text_of
 
 CARRIES = Carries(endings=(".html", ".htm"), facts=True, rows=True, warnings=True, chart=True)
 
 
 def render(report: Report) -> str:
-    """One HTML document; with a picture, an interactive one."""
-    if report.chart is not None:
+    """One HTML document; a chart is interactive where the extra `plots` is installed."""
+    if report.chart is not None and vega.missing() == ():
         return page.render(report)
     body = [f"<h1>{text_of(report.title)}</h1>"]
     body += [f'<p class="d">{text_of(line)}</p>' for line in report.header]
     body += [f"<p>{text_of(line)}</p>" for line in report.remarks]
+    body += [f"<p><b>{text_of(mark.label)}</b></p>" for mark in (report.chart.marks if report.chart else ())]
+    body.append(drawn.picture(report))
     visible = [fact for fact in report.facts if fact.shown]
     if visible:
         body.append('<div class="scroll"><table>')
@@ -35,7 +37,7 @@ def render(report: Report) -> str:
         )
         for row in table.rows:
             cells = "".join(f"<td{cell_class(row.get(c.key))}>{text_of(shown(row.get(c.key), c.unit))}</td>" for c in columns)
-            body.append(f"<tr>{cells}</tr>")
+            body.append(f"<tr{' class=marked' if row.get('marks') or row.get('chosen') is True else ''}>{cells}</tr>")
         body.append("</table></div>")
     if report.explain and report.figures:
         from llmcalc.present.explain import lines
@@ -43,4 +45,4 @@ def render(report: Report) -> str:
         body.append("<pre>" + escape("\n".join(lines(report))) + "</pre>")
     body += [f'<p class="d">assumes {text_of(line)}</p>' for line in report.assumptions]
     body += [f"<p>warning: {text_of(line)}</p>" for line in report.warnings]
-    return document(report.title, body)
+    return document(report.title, [*body, made(report)])

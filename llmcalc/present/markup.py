@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from llmcalc import __version__, data
 from llmcalc.errors import printable
 from llmcalc.present import Column, Report
 
@@ -12,7 +13,10 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:80rem;margin:2rem auto;padding
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:left}
 td,th{white-space:pre}.scroll{overflow-x:auto}.d{color:#666;white-space:pre-wrap}.long{white-space:pre-wrap;min-width:20rem}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:pre}pre{overflow-x:auto;background:#f6f6f6;padding:1rem}
+tr.marked td{font-weight:600}svg.drawn{width:100%;min-width:34rem;max-width:50rem;height:auto;margin:1rem 0}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}td,th{border-color:#444}.d{color:#aaa}pre{background:#222}}
+@media print{body{margin:0;max-width:none;font-size:10pt;color:#000;background:#fff}.scroll{overflow:visible}td,th{white-space:normal}
+tr,svg{break-inside:avoid}}
 """
 
 
@@ -35,6 +39,11 @@ def document(title: str, body: list[str], style: str = "") -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{text_of(title)}</title><style>{_STYLE}{style}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
+
+
+def made(report: Report) -> str:
+    """When, with what and by which command a page was made."""
+    return f'<p class="d">llmcalc {__version__} · {data.today().isoformat()} · {text_of(report.typed or f"llmcalc {report.command}")}</p>'
 
 
 def text_of(text: str) -> str:

@@ -12,12 +12,12 @@ from html import escape
 from typing import Any
 
 from llmcalc.present import Column, Report, shown, vega
-from llmcalc.present.markup import cell_class, column_class, document, text_of
+from llmcalc.present.markup import cell_class, column_class, document, made, text_of
 
 _STYLE = """
 #chart{width:100%;min-height:420px;background:#fff}th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid #3569b2}
 th[aria-sort=ascending] button::after{content:" ▲"}th[aria-sort=descending] button::after{content:" ▼"}
-tr.marked td{font-weight:600}#vg-tooltip-element{font:13px/1.4 system-ui,sans-serif}
+#vg-tooltip-element{font:13px/1.4 system-ui,sans-serif}
 """
 _DRAW = """
 vegaEmbed("#chart", SPEC, {actions: false, renderer: "svg"}).then(function (made) { window.view = made.view; });
@@ -55,6 +55,7 @@ def render(report: Report) -> str:
         f"<h1>{text_of(report.title)}</h1>",
         *(f'<p class="d">{text_of(line)}</p>' for line in report.header),
         *(f"<p>{text_of(line)}</p>" for line in report.remarks),
+        *(f"<p><b>{text_of(mark.label)}</b></p>" for mark in (report.chart.marks if report.chart else ())),
         '<p class="d">Point at a mark for its configuration. Click the legend to filter (shift adds), double-click to see all; '
         "scroll to zoom, drag to move. Click a heading to sort.</p>",
         '<div id="chart"></div>',
@@ -65,6 +66,7 @@ def render(report: Report) -> str:
         "</tbody></table></div>",
         *(f'<p class="d">assumes {text_of(line)}</p>' for line in report.assumptions),
         *(f"<p>warning: {text_of(line)}</p>" for line in report.warnings),
+        made(report),
         "<script>(function () {" + library.replace("</script", "<\\/script") + "})();</script>",
         f"<script>const SPEC = {_data(spec)};</script>",
         f"<script>{_DRAW}{_SORT}</script>",

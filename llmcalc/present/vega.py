@@ -14,13 +14,17 @@ PALETTE = "#3569b2 #d2792a #3b8f4f #8e4fa8 #2b9ca5 #bd3a4b #7a6a57 #5a6fd6 #a58a
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]  # colour is never the only difference
 
 
+def missing() -> tuple[str, ...]:
+    """The packages of the extra that are not installed."""
+    return tuple(name for name, module in (("altair", "altair"), ("vl-convert-python", "vl_convert")) if find_spec(module) is None)
+
+
 def available() -> None:
     """Errors: plots-missing, where altair or vl-convert is not installed."""
-    missing = [name for name, module in (("altair", "altair"), ("vl-convert-python", "vl_convert")) if find_spec(module) is None]
-    if missing:
+    if gone := missing():
         raise LlmcalcError(
             "plots-missing",
-            f"pictures in files need {' and '.join(missing)}",
+            f"pictures in files need {' and '.join(gone)}",
             "pip install 'llmcalc[plots]'; the terminal draws without it",
         )
 
@@ -58,7 +62,12 @@ def chart(report: Report, *, interactive: bool = False) -> Any:
         named = [{"label": mark.label.split(":")[0], "text": mark.label, said.x.key: mark.x, said.y.key: mark.y} for mark in said.marks]
         base = alt.Chart(alt.InlineData(values=named)).encode(x=x, y=y, tooltip=alt.Tooltip("text:N", title="mark"))
         layers.append(base.mark_point(shape="circle", size=220, color="#111", strokeWidth=1.5))
-        layers.append(base.mark_text(dy=-14, align="left", fontSize=12, fontWeight="bold").encode(text="label:N"))
+        across = [float(point[said.x.key]) for one in said.series for point in one.points]
+        middle = math.sqrt(min(across) * max(across))
+        for right in (False, True):  # a name turns to the middle, where it has room
+            half = [one for one, mark in zip(named, said.marks, strict=True) if (mark.x > middle) == right]
+            turned = alt.Chart(alt.InlineData(values=half)).encode(x=x, y=y, text="label:N")
+            layers += [turned.mark_text(dy=-14, align="right" if right else "left", fontSize=12, fontWeight="bold")] if half else []
     made = alt.layer(*layers).properties(width="container" if interactive else 640, height=400, background="white")
     if not interactive:
         made = made.properties(title=alt.TitleParams(said.title, subtitle=list(report.header[-1:]), anchor="start"))
@@ -79,7 +88,7 @@ def _scaled(channel: Any, axis: Axis, said: Chart, fixed: bool) -> Any:
     title = axis.label + (f" [{word}]" if word else "")
     label = f"'{'$' if axis.unit == 'usd' else ''}' + format(datum.value * {factor:g}, ',.3~r')"
     placed = alt.Axis(labelExpr=label, values=ticks(low, high, 9)) if fixed else alt.Axis(labelExpr=label, labelOverlap="greedy")
-    return channel.scale(type="log", nice=False, padding=12).title(title).axis(placed)
+    return channel.scale(type="log", nice=False, padding=30 if said.marks else 12).title(title).axis(placed)
 
 
 UNITS = {
