@@ -224,6 +224,10 @@ _VARIANT = re.compile(r"\s+(\([^)]*\)|\d+\s?GB)$")
 _SIZED = re.compile(r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL)
 
 
+_BARE = re.compile(r"(.*[^\W_])[-_]([1-9]\d{0,3})", re.DOTALL)
+"""A name that ends in a size without its unit: rtx-4060-8, m4-max-128."""
+
+
 def _key(name: str, brands: bool = False) -> str:
     """What is compared of a name: its letters and digits in lower case, without the brands in front of it."""
     words = re.findall(r"[^\W_]+", re.sub(r"\((?:r|tm)\)", " ", name.casefold()))
@@ -365,6 +369,10 @@ def load(reference: str) -> Device:
     if sized and ident is not None:
         size = float(quantity(f"{sized[2]} {'GiB' if sized[3].lower() == 'gib' else 'GB'}", "bytes"))
         return _of_size(ident, note, size, reference)
+    bare = _BARE.fullmatch(reference)
+    ident, note = _find(bare[1]) if bare else (None, "")
+    if bare and ident is not None and _sizes(_of_id(ident)):
+        return _of_size(ident, note, float(bare[2]) * 1e9, reference)
     if "/" in reference or "\\" in reference:
         return _from_file(reference)
     raise _unknown(reference)

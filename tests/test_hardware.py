@@ -287,8 +287,37 @@ def test_cards_of_one_name_keep_their_own_memory_and_bandwidth() -> None:
     with pytest.raises(ProfileError, match="a2000-12 or a2000-6"):
         hardware.load("RTX A2000")
     with pytest.raises(ProfileError) as caught:
-        hardware.load("GeForce RTX 4090 Laptop GPU")
+        hardware.load("GeForce RTX 2070 Max-Q")
     assert "laptop part is not the desktop card" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "ident", "gb"),
+    [
+        ("rtx-4060-8", "rtx-4060", 8), ("m4-max-64", "apple-m4-max-40c", 64), ("m4_max_36", "apple-m4-max-32c", 36), ("mi50-32", "mi50", 32),
+        ("rtx-3060-12", "rtx-3060-12", 12), ("AMD Radeon RX 6900 XT", "rx-6900xt", 16), ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop", 16),
+    ],
+)  # fmt: skip
+def test_names_that_people_type(name: str, ident: str, gb: int) -> None:
+    found = hardware.load(name)
+    assert (found.id, found.memory_bytes) == (ident, gb * 1e9)
+
+
+@pytest.mark.parametrize("name", ["rtx-4060-16", "mi300x-80", "rtx-3090-3"])
+def test_a_size_that_is_not_sold(name: str) -> None:
+    with pytest.raises(ProfileError, match=r"has .* not"):
+        hardware.load(name)
+
+
+@pytest.mark.parametrize(
+    ("ident", "fp16", "gb_s"),
+    [("rtx-2080", 40.3, 448), ("rtx-2070-super", 36.3, 448), ("a800-80-sxm", 312, 2039), ("l20", 119.5, 864)],
+)
+def test_cards_of_the_turing_whitepaper_and_others(ident: str, fp16: float, gb_s: float) -> None:
+    """NVIDIA's Turing whitepaper, table 4: RTX 2080 reference, fp16 with fp32 accumulate 40.3; the rest by their makers' tables."""
+    found = hardware.load(ident)
+    assert found.compute["fp16"] / 1e12 == pytest.approx(fp16, rel=0.02)
+    assert found.bandwidth_bytes_per_s / 1e9 == pytest.approx(gb_s, rel=0.01)
 
 
 # ---- values that others get wrong -----------------------------------------------------------------------------------
