@@ -542,6 +542,8 @@ def _unknown(reference: str) -> ProfileError:
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     if re.search(r"laptop|mobile|max-?q", reference, re.IGNORECASE):
         hint = "a laptop part is not the desktop card of that number. "  # half the bandwidth and other memory
+    if "+" in reference:
+        hint = "unlike cards are not reckoned together: give those of one kind, such as '2x rtx-3090'. "
     shown = reference if len(reference) <= 60 else reference[:59] + "…"
     return DeviceError(
         "hardware-not-found",
