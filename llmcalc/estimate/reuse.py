@@ -41,9 +41,9 @@ class Reused(Answer):
     distinct_blocks: int = field("distinct blocks")
     working_set_bytes: int = field("  all of them", "B")
     hit_requests_share: float = field("requests that find a prefix", "percent")
-    mean_prompt_tokens: int = field("mean prompt", "tokens")
+    mean_prompt_tokens: int = field("  their mean prompt", "tokens")
     mean_hit_tokens: int = field("  what a hit finds of it, on average", "tokens")
-    ttft_cold_s: float | None = field("TTFT of the mean prompt on a miss", "s")
+    ttft_cold_s: float | None = field("TTFT of such a prompt on a miss", "s")
     recompute_s: float | None = field("  what a hit need not compute", "s")
     break_even_bytes_per_s: float | None = field("  as quick to read from a link of", "B/s")
 
@@ -75,16 +75,19 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
     block_bytes = held.value / prompt_mean * block_tokens
     caches = [BlockCache(math.floor(tier.size / block_bytes)) for tier in tiers]
     endless = BlockCache(math.inf)
-    tokens, hits, most, hitting = 0, [0] * len(tiers), 0, 0
+    tokens, hits, most, hitting, theirs = 0, [0] * len(tiers), 0, 0, 0
     for request, blocks in read_blocks(path):
         tokens += request.prompt
         for index, cache in enumerate(caches):
             hits[index] += hit_tokens(request.prompt, cache.found(blocks), block_tokens)
         found = hit_tokens(request.prompt, endless.found(blocks), block_tokens)
-        most, hitting = most + found, hitting + bool(found)
-    hit = min(round(most / hitting), prompt_mean - 1) if hitting else 0
+        if found:
+            most, hitting, theirs = most + found, hitting + 1, theirs + request.prompt
+    # Long prompts find more: a hit is set against the prompts that have one.
+    asked = max(2, round(theirs / hitting)) if hitting else prompt_mean
+    hit = min(round(most / hitting), asked - 1) if hitting else 0
     figures: dict[str, Figure] = {}
-    cold, warm = (step.ttft(model, plan, prompt_mean, cached, method=method) for cached in (0, hit))
+    cold, warm = (step.ttft(model, plan, asked, cached, method=method) for cached in (0, hit))
     cold_s, warm_s = (None if one is None else float(one.mid.value) for one in (cold, warm))
     moved = layout.sequence_bytes(model, plan, Figure("ctx_tokens", hit, "tokens", "a hit's mean length"))
     moved = Figure("moved_bytes", moved.value if hit else 0, "B", moved.origin, moved.formula, moved.inputs)
@@ -131,7 +134,7 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
         distinct_blocks=len(endless.kept),
         working_set_bytes=round(len(endless.kept) * block_bytes),
         hit_requests_share=hitting / requests,
-        mean_prompt_tokens=prompt_mean,
+        mean_prompt_tokens=asked,
         mean_hit_tokens=hit,
         ttft_cold_s=cold_s,
         recompute_s=saved,
@@ -146,7 +149,7 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
             f"method {method}: {step.METHODS[method]}",
             "every tier keeps the last used blocks, those of the tiers above among them; a prefix ends at the first block that is missing",
             "one replica of the cache, to which all requests come, with the memory of all its ranks",
-            f"a hit is {hit:,} of {prompt_mean:,} tokens, the trace's means; it is read before the rest of the prompt is computed",
+            f"a hit is {hit:,} of {asked:,} tokens, the means of requests that find one, read before the rest is computed",
             *(f"{tier.name} at {rate(tier.bytes_per_s)}" for tier in tiers if tier.bytes_per_s),
         ),
         warnings=(
