@@ -21,6 +21,12 @@ class Absent(Enum):
 ABSENT = Absent.ABSENT
 
 
+class Aside(str):
+    """A sentence of how a number came about, where others are of what was assumed: a terminal shows it to those who ask."""
+
+    __slots__ = ()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Words:
     """How a field is called and shown."""
@@ -35,6 +41,8 @@ class Words:
     rank: int = 0
     """Of a row: a narrow table leaves out the highest first."""
     bar: bool = False
+    detail: bool = False
+    """For those who ask: a terminal shows it with the explanation alone."""
 
 
 def field(
@@ -46,10 +54,11 @@ def field(
     shown: bool = True,
     rank: int = 0,
     bar: bool = False,
+    detail: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """A field of an answer; without a label it is called by its key."""
-    words = Words(label, unit, note, meaning, shown, rank, bar)
+    words = Words(label, unit, note, meaning, shown, rank, bar, detail)
     made: Any = dataclasses.field(default=default, metadata={"words": words})
     return made
 

@@ -9,7 +9,7 @@ import typer
 
 from llmcalc import hardware, loadgen, units
 from llmcalc import traffic as arrivals
-from llmcalc.answers import Answer, Words, words
+from llmcalc.answers import Answer, Aside, Words, words
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
@@ -223,7 +223,7 @@ def plan(
         assumptions=(
             *((f"devices {DEFAULT_DEVICES}: not given",) if place.hardware is None else ()),
             *c.variants(layout.device for layout in layouts),
-            f"weights in {chosen.weights.name}, KV in {chosen.kv.name}",
+            Aside(f"weights in {chosen.weights.name}, KV in {chosen.kv.name}"),
             *_once(estimate.assumptions),
         ),
         warnings=estimate.warnings,
@@ -331,7 +331,7 @@ def _once(texts: Iterable[str]) -> Iterator[str]:
     held = list(texts)
     for number, text in enumerate(held):
         head, command, rest = text.partition("; llmcalc accuracy ")
-        yield head if command and any(later.endswith(command + rest) for later in held[number + 1 :]) else text
+        yield type(text)(head) if command and any(later.endswith(command + rest) for later in held[number + 1 :]) else text
 
 
 def _as_cheap(r: planned.Plan, rows: Iterable[planned.Alternative]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from llmcalc import units
+from llmcalc.answers import Aside
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
@@ -66,7 +67,7 @@ def roofline(which: o.ModelChoice, place: o.Placement, drawn: Drawn, by: o.Readi
         facts=facts(r),
         columns=columns(estimator.Step),
         rows=estimate.rows,
-        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions, f"method {method}: {METHODS[method]}"),
+        assumptions=(*assumed, *c.variant(plan), *estimate.assumptions, Aside(f"method {method}: {METHODS[method]}")),
         warnings=estimate.warnings,
         figures=estimate.figures,
         rows_first=True,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmcalc import engines, units
+from llmcalc.answers import Aside
 from llmcalc.architecture import Model
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
@@ -228,7 +229,7 @@ def method_words(method: str) -> str:
     """How times were estimated."""
     from llmcalc.estimate import step
 
-    return f"method {method}: {step.METHODS[method]}; always busy"
+    return Aside(f"method {method}: {step.METHODS[method]}; always busy")
 
 
 def unmeasured(lacking: Iterable[str]) -> Iterator[str]:

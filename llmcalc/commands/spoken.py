@@ -6,10 +6,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llmcalc.answers import Aside
+
 if TYPE_CHECKING:
     from llmcalc.figures import Figure
     from llmcalc.present import Report
 
+MOST_TOLD = 3
+"""Lines of what was assumed that a terminal shows to those who did not ask."""
 _NAMED = re.compile(r"`(?!why`)([a-z]\w*)(?:=([^`]*))?`")
 """`why` is a column's name, not a quantity's."""
 
@@ -25,10 +29,16 @@ def figure(told: Figure) -> Figure:
 
 
 def report(said: Report) -> Report:
-    """A report whose sentences, and origins where it explains, name flags."""
+    """A report whose sentences, and origins where it explains, name flags; of what was assumed, the terminal gets a few lines."""
+    assumed = tuple(map(flags, said.assumptions))
+    plain = [text for text, given in zip(assumed, said.assumptions, strict=True) if not isinstance(given, Aside)][:MOST_TOLD]
+    told = [f"assumes {text}" for text in (assumed if said.explain else plain)]
+    if hidden := len(assumed) - len(told):
+        told.append(f"{hidden} more of how the numbers came about: --explain")
     return replace(
         said,
-        assumptions=tuple(map(flags, said.assumptions)),
+        assumptions=assumed,
+        told=tuple(told),
         warnings=tuple(map(flags, said.warnings)),
         remarks=tuple(map(flags, said.remarks)),
         figures={name: figure(one) for name, one in said.figures.items()} if said.explain else said.figures,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Never
 
-from llmcalc.answers import ABSENT, Absent, Answer, answer, field
+from llmcalc.answers import ABSENT, Absent, Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, layout, step, terms, verdict
@@ -223,9 +223,9 @@ def cost(
             *terms.assumptions(model, plan),
             *(() if hour is None else (price_text,)),
             f"the devices are busy {utilization:.0%} of the time" if utilization < 1 else "the devices are always busy (`utilization=1`)",
-            f"blended over {prompt:,} prompt and {answer:,} output tokens",
-            f"method {method}: {step.METHODS[method]}",
-            f"expected: {likely.words}",
+            Aside(f"blended over {prompt:,} prompt and {answer:,} output tokens"),
+            Aside(f"method {method}: {step.METHODS[method]}"),
+            Aside(f"expected: {likely.words}"),
         ),
         warnings=tuple(warnings),
     )

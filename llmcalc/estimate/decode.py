@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Never
 
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.estimate import Answered, layout, memory, step, terms, verdict
 from llmcalc.estimate.terms import Bound
@@ -41,10 +41,10 @@ class Decode(Answer):
     bound: Bound = field("bound")
     critical_batch: float | None = field("critical batch", note="tokens per step; beyond it arithmetic binds")
     kv_crossover_batch: float | None = field("KV crossover batch", note="caches are as much to read as weights")
-    ceiling_tokens_per_s: float | None = field("ceiling, any batch", "tokens/s", "if only caches were read")
-    single_stream_ceiling_tokens_per_s: float = field("ceiling, one sequence", "tokens/s", "if only weights were read")
-    arithmetic_intensity_flops_per_byte: float = field("arithmetic intensity", note="FLOP per byte read")
-    ridge_point_flops_per_byte: float | None = field("ridge point", note="FLOP per byte of the device")
+    ceiling_tokens_per_s: float | None = field("ceiling, any batch", "tokens/s", "if only caches were read", detail=True)
+    single_stream_ceiling_tokens_per_s: float = field("ceiling, one sequence", "tokens/s", "if only weights were read", detail=True)
+    arithmetic_intensity_flops_per_byte: float = field("arithmetic intensity", note="FLOP per byte read", detail=True)
+    ridge_point_flops_per_byte: float | None = field("ridge point", note="FLOP per byte of the device", detail=True)
     fits: bool | None = field("fits")
     expected_step_time_low_s: float = field("expected, low end", "s", shown=False)
     expected_step_time_high_s: float = field("expected, high end", "s", shown=False)
@@ -112,8 +112,8 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
     figures = {"step_time_s": length, "expected_step_time_s": likely.mid, "tokens_per_s": rate, "critical_batch": critical}
     if crossover and ceiling:
         figures |= {"kv_crossover_batch": crossover, "ceiling_tokens_per_s": ceiling}
-    said = [*terms.assumptions(model, plan), f"method {method}: {step.METHODS[method]}", *above_floor(model, plan, napkin, floor)]
-    return Answered(results, figures, assumptions=(*said, f"expected: {likely.words}"), warnings=tuple(warnings))
+    said = [*terms.assumptions(model, plan), Aside(f"method {method}: {step.METHODS[method]}"), *above_floor(model, plan, napkin, floor)]
+    return Answered(results, figures, assumptions=(*said, Aside(f"expected: {likely.words}")), warnings=tuple(warnings))
 
 
 def above_floor(model: Model, plan: Deployment, napkin: step.Timed, floor: step.Timed | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, capacity, layout, memory, step
@@ -151,7 +151,7 @@ def compare(model: Model, plan: Deployment, devices: int, work: Workload, method
             f"weights in {plan.weights.name}, KV in {plan.kv.name}; all devices in reach of the same link",
             "data parallelism: the batch is dealt evenly over replicas or attention groups",
             "TTFT of a prompt as long as the context, on an idle replica; a single prompt passes a pipeline's stages one after another",
-            f"method {method}: {step.METHODS[method]}",
+            Aside(f"method {method}: {step.METHODS[method]}"),
         ),
         warnings=tuple(warnings),
     )

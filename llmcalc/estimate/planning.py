@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from llmcalc import formats, units
+from llmcalc.answers import Aside
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Answered, cost, layout, serving, simulate, step
@@ -343,10 +344,10 @@ def _expected(model: Model, chosen: Sized, service: Service, mean_batch: float) 
     busy = step.step(model, plan, Workload(profile.context, batch, prompt, output), "expected")
     first = step.ttft(model, plan, prompt, 0, round(batch) - 1)
     values: dict[str, Any] = {"expected_tpot_s": busy.mid_s, "expected_tpot_low_s": busy.low_s, "expected_tpot_high_s": busy.high_s}
-    said = [f"expected TPOT at the mean batch: {busy.words}"]
+    said: list[str] = [Aside(f"expected TPOT at the mean batch: {busy.words}")]
     if first is not None:
         values |= {"expected_ttft_s": first.mid_s, "expected_ttft_low_s": first.low_s, "expected_ttft_high_s": first.high_s}
-        said.append(f"expected TTFT: {first.words}")
+        said.append(Aside(f"expected TTFT: {first.words}"))
     key = "max_rate_per_replica"
     full = step.load(model, plan, prompt, output)
     if service.method == "expected":
@@ -355,14 +356,14 @@ def _expected(model: Model, chosen: Sized, service: Service, mean_batch: float) 
         middle = full.mid_s if full else 1 / busy.mid_s
         ends = {f"{key}_{end}": found.max_rate * getattr(shape, end) / middle for end in ("low", "high")}
         values |= ends | {f"expected_{key}": found.max_rate} | {f"expected_{name}": value for name, value in ends.items()}
-        said.append(f"requests/s of a replica: {full.words if full else busy.words}")
+        said.append(Aside(f"requests/s of a replica: {full.words if full else busy.words}"))
         return values, tuple(said), []
     if full is None:
         why = "no full load of a desktop engine was measured; name a server's, as `engine=vllm`"
         return values, tuple(said), [f"expected_{key}, its _low and _high: {why}"]
     values |= {f"expected_{key}": full.mid_s / output, f"expected_{key}_low": full.low_s / output}
     values[f"expected_{key}_high"] = full.high_s / output
-    said.append(f"expected requests/s: as many sequences at once as the memory holds; {full.words}")
+    said.append(Aside(f"expected requests/s: as many sequences at once as the memory holds; {full.words}"))
     return values, tuple(said), []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from llmcalc.answers import ABSENT, Absent, Answer, answer, field
+from llmcalc.answers import ABSENT, Absent, Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.estimate import Answered, capacity, step, terms, vision
 from llmcalc.estimate.terms import Bound
@@ -142,7 +142,11 @@ def prefill(
         if attention is None:
             warnings.append("attention_bound_from_tokens: attention takes less than the matrices for every prompt below 2^30 tokens")
     rows: list[Chunk] = []
-    assumptions = [*terms.assumptions(model, plan), f"method {method}: {step.METHODS[method]}", "an idle server: no queue, no network"]
+    assumptions = [
+        *terms.assumptions(model, plan),
+        Aside(f"method {method}: {step.METHODS[method]}"),
+        Aside("an idle server: no queue, no network"),
+    ]
     if work is not None and alone.value is not None:
         rows = chunk_rows(model, plan, work, prompt, cached, tuple(sorted({*CHUNKS, *((chunk,) if chunk else ())})))
         if chunk:

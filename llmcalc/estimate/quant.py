@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from llmcalc import formats
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.engines import Engine
@@ -148,12 +148,12 @@ def quant(
         "a named format holds every parameter; real checkpoints keep embeddings, head and norms at 16 bits",
         f"{plain.name} weights and cache at the same batch as what a row is faster than",
         *((price_text,) if hour is not None else ()),
-        f"method {method}: {step.METHODS[method]}"
+        Aside(f"method {method}: {step.METHODS[method]}")
         + ("" if method == "expected" else "; dequantisation is free in it, and kernels for it often are not"),
-        *((f"expected: {before_told.expected.words}",) if method == "expected" else ()),
+        *((Aside(f"expected: {before_told.expected.words}"),) if method == "expected" else ()),
     ]
     if plan.engine.nominal:
-        said.append(capacity.memory_words(plan))
+        said.append(Aside(capacity.memory_words(plan)))
     figures = {} if crossover is None else {"crossover_batch": crossover}
     return Answered(results, figures, rows=tuple(rows), assumptions=tuple(said), warnings=tuple(warnings))
 

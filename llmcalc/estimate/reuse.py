@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, capacity, layout, step
@@ -146,7 +146,7 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
         figures,
         tuple(rows),
         assumptions=(
-            f"method {method}: {step.METHODS[method]}",
+            Aside(f"method {method}: {step.METHODS[method]}"),
             "every tier keeps the last used blocks, those of the tiers above among them; a prefix ends at the first block that is missing",
             "one replica of the cache, to which all requests come, with the memory of all its ranks",
             f"a hit is {hit:,} of {asked:,} tokens, the means of requests that find one, read before the rest is computed",

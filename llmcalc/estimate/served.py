@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import Answered, capacity, serving, simulate, step
@@ -113,10 +113,10 @@ def served(model: Model, plan: Deployment, service: Service) -> Replayed:
         assumptions=(
             *traffic.notes,
             *service.words(plan),
-            *(expected.words for expected in (expected,) if expected),
+            *(Aside(expected.words) for expected in (expected,) if expected),
             f"at most {one.policy.max_batch:,} sequences at once; memory holds {one.memory_batch:,} of mean length",
             *(() if traffic.trace else (f"after a warm-up, {outcome.requests:,} requests are measured; seed {service.seed}",)),
-            "quantiles are exact to 0.13%",
+            Aside("quantiles are exact to 0.13%"),
         ),
         warnings=(*capacity.cautions(model, plan, one.profile.longest), *_warnings(results, traffic)),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from llmcalc.answers import Aside
 from llmcalc.architecture import Model
 from llmcalc.estimate import capacity, layout, serving, simulate, step
 from llmcalc.estimate.quantiles import Quantiles
@@ -62,7 +63,7 @@ class Service:
         chunk = self.policy(plan).chunk
         shared = ", those that decode among them" if plan.engine.kind == "server" and chunk else ""
         return (
-            "steps take what an engine is expected to take"
+            Aside("steps take what an engine is expected to take")
             if self.method == "expected"
             else f"an engine reaches {self.mfu:.0%} of the compute rate and {self.mbu:.0%} of the bandwidth (`mfu`, `mbu`)",
             f"chunked prefill of {chunk:,} tokens per step{shared}" if chunk else "whole prompts in one step",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, capacity, layout, memory, step, terms, verdict
@@ -359,7 +359,7 @@ def speculation(
             "the verification reads each cache once for all its tokens",
             memory_words,
             *(() if slower else (f"at {work.ctx:,} tokens of context {chosen} drafts are faster at every batch up to {rows[-1].batch}",)),
-            f"method {method}: {step.METHODS[method]}",
+            Aside(f"method {method}: {step.METHODS[method]}"),
         ),
         warnings=tuple(warnings),
     )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from llmcalc import checkpoint
+from llmcalc.answers import Aside
 from llmcalc.architecture import Entry, Model, Weight
 from llmcalc.checkpoint import Checkpoint
 from llmcalc.errors import UsageError
@@ -470,7 +471,7 @@ def prompt_bound(found: dict[str, Figure]) -> Bound:
 
 def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
     """The layout and formats in words."""
-    said = [f"{files.words(model, plan.weights)}, KV in {plan.kv.name}"]
+    said: list[str] = [Aside(f"{files.words(model, plan.weights)}, KV in {plan.kv.name}")]
     key, native = compute_key(plan.device, plan.weights)
     if key and not native:
         how = "dequantised" if plan.weights.bits < 16 else f"{plan.weights.name} has no rate of its own"

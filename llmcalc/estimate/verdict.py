@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmcalc import engines
-from llmcalc.answers import ABSENT, Absent, Answer, answer, field
+from llmcalc.answers import ABSENT, Absent, Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
 from llmcalc.estimate import Answered, adapters, capacity, charged, files, layout, memory, offload, overheads, start, ways, words
@@ -164,9 +164,9 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
         figures={"max_batch_exact": found["max_batch_exact"]},
         rows=(*rows(model, plan, work, value, beside), *others),
         assumptions=(
-            files.words(model, plan.weights),
+            Aside(files.words(model, plan.weights)),
             *((adapters.words(model, plan.adapters),) if plan.adapters else ()),
-            capacity.memory_words(plan),
+            Aside(capacity.memory_words(plan)),
         ),
         warnings=tuple(warnings),
     )

@@ -28,6 +28,8 @@ class Fact:
     unit: str = ""
     shown: bool = True
     note: str = ""
+    detail: bool = False
+    """A terminal shows it with the explanation alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ def facts(answer: Answer, **said: Words | str | bool) -> tuple[Fact, ...]:
             else replace(new, label=old.label if new.label is None else new.label, unit=old.unit)
         )
     return tuple(
-        Fact(key, named[key].label or "", value, named[key].unit, named[key].shown, named[key].note) for key, value in answer.items()
+        Fact(key, named[key].label or "", value, named[key].unit, named[key].shown, named[key].note, named[key].detail)
+        for key, value in answer.items()
     )
 
 
@@ -135,6 +138,8 @@ class Report:
     columns: tuple[Column, ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
     assumptions: tuple[str, ...] = ()
+    told: tuple[str, ...] | None = None
+    """Of the assumptions, those that a terminal shows, and what it says of the others; None: all."""
     warnings: tuple[str, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     explain: bool = False

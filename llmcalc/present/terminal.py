@@ -58,10 +58,11 @@ def render(report: Report) -> str:
         console.print()
         for line in lines(report, console.width):
             console.print(Text(line), soft_wrap=True)
-    if report.assumptions:
+    told = [f"assumes {line}" for line in report.assumptions] if report.told is None else report.told
+    if told:
         console.print()
-        for line in report.assumptions:
-            console.print(_note(f"assumes {line}"))
+        for line in told:
+            console.print(_note(line))
     output = console.file
     assert isinstance(output, io.StringIO)
     return "\n".join(_TRAILING.sub(_codes, line) for line in output.getvalue().splitlines()) + "\n"
@@ -95,7 +96,7 @@ def _note(text: str) -> Padding:
 
 
 def _facts(report: Report, width: int) -> Table:
-    visible = [fact for fact in report.facts if fact.shown]
+    visible = [fact for fact in report.facts if fact.shown and (report.explain or not fact.detail)]
     cells = [(printable(fact.label, 200), shown(fact.value, fact.unit), exact(fact.value, fact.unit), fact.note) for fact in visible]
     words = [isinstance(fact.value, str | list | tuple) for fact in visible]
     exacts = max(len(cell[2]) for cell in cells)
