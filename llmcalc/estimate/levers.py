@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmcalc import formats, hardware
-from llmcalc.answers import Answer, answer, field
+from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
 from llmcalc.estimate import Answered, capacity, layout, memory, serving, speculation, step, terms
@@ -293,7 +293,7 @@ def diagnose(state: State, goal: str = "e2e") -> Answered[Diagnosis, Effect]:
         rows=tuple(rows),
         assumptions=(
             *terms.assumptions(state.model, state.plan),
-            f"method {state.method}: {step.METHODS[state.method]}",
+            Aside(f"method {state.method}: {step.METHODS[state.method]}"),
             "an average sequence holds its prompt and half of its answer",
         ),
         warnings=tuple(warnings),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 
-from llmcalc.answers import ABSENT, Absent, Answer, answer, field
+from llmcalc.answers import ABSENT, Absent, Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.estimate import Answered, capacity, layout, serving, step
 from llmcalc.figures import Figure
@@ -234,5 +234,5 @@ def _assumptions(what: Sharing) -> tuple[str, ...]:
         *((f"{what.users:,} users come back {evenly}, their histories kept LRU",) if what.users else ()),
         f"the average sequence holds {mean:,.0f} tokens; the reservation is {longest:,}",
         f"host memory at {rate(what.host_bytes_per_s)} (`host_bandwidth`){prefill}",
-        f"method {what.method}: {step.METHODS[what.method]}",
+        Aside(f"method {what.method}: {step.METHODS[what.method]}"),
     )
