@@ -67,7 +67,7 @@ DESKTOP: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "apart_share": (0.3, 0.5, (), "", ""),
     "routing_share": (0.7, 0.3, (), "", ""),
     "imbalance_factor": (1.0, 0.01, (), "", ""),
-    "talk_factor": (1.0, 0.15, (("link", 0.5),), "", ""),
+    "talk_factor": (1.0, 0.15, (("link", 0.3), ("engine", 1.0)), "", ""),
     "layer_s": (30e-6, 0.25, (("generation", 0.6), ("device", 0.15), ("engine", 0.3), ("generation, engine", 0.25)),
                 "per layer of a step: some 15 kernels of 2 us each", "launches in a CUDA graph"),
     "mixture_s": (60e-6, 0.5, (("generation", 0.3), ("engine", 0.2)), "", ""),

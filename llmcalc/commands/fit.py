@@ -47,6 +47,8 @@ def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Hosting, dra
     r, slots = estimate.results, capacity.running(plan, held)
     others = sum(row.engine not in (None, plan.engine.name) for row in estimate.rows)
     yes, headline = verdict_of(plan, r, others)
+    ends = found.max_context
+    beyond = f"in memory; the model itself ends at {ends:,}" if ends and (r.max_ctx_tokens or 0) > ends else ""
     report = Report(
         command="fit",
         title=f"{found.id} on {plan.ranks} × {plan.device.id}: {headline}",
@@ -65,7 +67,7 @@ def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Hosting, dra
             r,
             max_batch=f"of {tokens:,} tokens",
             max_batch_exact=r.max_batch_exact > 0,
-            max_ctx_tokens=Words(f"longest context at batch {slots:,}"),
+            max_ctx_tokens=Words(f"longest context at batch {slots:,}", note=beyond),
             needed_bytes=Words(f"needed for batch {slots:,}", shown=not plan.engine.nominal),
             weight_bytes_per_device=plan.ranks > 1,
             kv_bytes_per_sequence_per_device=plan.ranks > 1,

@@ -69,7 +69,7 @@ class Cost(Answer):
     usd_per_million_output_tokens: float | None = field("1M output tokens", "usd")
     expected_usd_per_million_output_tokens: float | None = field("  expected in an engine", "usd")
     fixed_usd_per_million: float | None = field("  shared by the batch", "usd", "halves when the batch doubles")
-    marginal_usd_per_million: float | None = field("  each sequence's own", "usd", "no batch shares it")
+    marginal_usd_per_million: float | None = field("  each sequence's own", "usd", "no batch shares it", detail=True)
     usd_per_million_output_floor: float | None = field("  floor of any batch", "usd", "if only caches were read")
     napkin_usd_per_million_output_tokens: float | None = field("  textbook", "usd", shown=False)
     usd_per_million_input_tokens: float | None = field("1M input tokens", "usd")

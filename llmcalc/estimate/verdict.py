@@ -36,7 +36,7 @@ class Fit(Answer):
 
     fits: bool = field("fits")
     max_batch: int = field("sequences that fit")
-    max_batch_exact: float = field("  before rounding down")
+    max_batch_exact: float = field("  before rounding down", detail=True)
     max_ctx_tokens: int | None = field("longest context at the batch", "tokens")
     kv_capacity_tokens: int = field("tokens of cache in all", "tokens")
     kv_bytes_per_sequence: float = field("cache of one sequence", "B")
@@ -122,8 +122,6 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
     warnings = remarks(model, plan, work, found)
     if longest is None:
         warnings.append("max_ctx_tokens: the cache of this model does not grow without end, so memory sets no limit")
-    elif model.max_context and longest > model.max_context:
-        warnings.append(f"max_ctx_tokens is what memory holds; the model itself ends at {model.max_context:,} tokens")
     if copied := ways.copies(model, plan, work.ctx):
         warnings.append(copied)
     tokens = charged.capacity_tokens(model, plan, work.ctx, budget, exact)
