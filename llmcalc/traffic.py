@@ -76,12 +76,12 @@ class Traffic:
     kept_blocks: int = 0
     """How many of those a replica keeps for later requests."""
 
-    def requests(self, seed: int = 0, part: int = 1) -> Iterator[Request]:
-        """The requests that one of `part` replicas gets, without end unless they come from a trace."""
+    def requests(self, seed: int = 0, part: int = 1, *, in_step: bool = False) -> Iterator[Request]:
+        """The requests that one of `part` replicas gets, without end unless they come from a trace; `in_step`: users begin together."""
         if self.trace is not None:
             return reused(self, part)
         if self.users:
-            return _asked_again(self, self.users, seed)
+            return _asked_again(self, 0 if in_step else self.users, seed)
         return _random(replace(self, rate=self.rate / part), seed)
 
     def sample(self, size: int = 1000) -> list[Request]:
@@ -143,12 +143,12 @@ def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
             yield Request(now, kind.prompt, kind.output, kind.cached)
 
 
-def _asked_again(traffic: Traffic, users: int, seed: int) -> Iterator[Request]:
-    """What the users ask; the first answers are as long as what is left of one at a moment taken at random, so that they do not end
-    together."""
+def _asked_again(traffic: Traffic, apart: int, seed: int) -> Iterator[Request]:
+    """What the users ask; the first answers of so many are as long as what is left of one at a moment taken at random, so that they
+    do not end together."""
     chance = random.Random(seed)  # noqa: S311 - a simulation
     for number, request in enumerate(_random(replace(traffic, rate=1.0), seed)):
-        left = request.output if number >= users else max(1, math.ceil(chance.random() * request.output))
+        left = request.output if number >= apart else max(1, math.ceil(chance.random() * request.output))
         yield request._replace(arrival_s=0.0, output=left)
 
 

@@ -562,3 +562,16 @@ def test_a_limit_that_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert main([*asked, "--max-ttft", "1s", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["results"]["violates"] == "ttft"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trt-llm", "sglang"])
+@pytest.mark.parametrize(("users", "prompt", "output"), [(8, 512, 128), (64, 2048, 256), (32, 8192, 512)])
+def test_a_closed_loop_is_one_answer(engine: str, users: int, prompt: int, output: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The estimate of a batch between others' prompts, and the simulation of as many users that ask again."""
+
+    def tpot(*asked: str) -> float:
+        shape = ("--prompt", str(prompt), "--output-tokens", str(output), "--method", "expected", "--json")
+        assert main([asked[0], "-m", "Qwen/Qwen3-32B", "-d", "2x h200", "--engine", engine, *asked[1:], *shape]) == 0
+        return float(json.loads(capsys.readouterr().out)["results"]["tpot_s"])
+
+    assert tpot("decode", "-b", str(users)) == pytest.approx(tpot("simulate", "--concurrency", str(users), "-n", "200"), rel=0.1)

@@ -33,12 +33,14 @@ class Others(o.Group):
 def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Others, by: o.Reading, run: o.Hosting, out: o.Output) -> None:
     """One decode step: its time, tokens per second, what binds it, and from which batch arithmetic does."""
     found = c.chosen(which)
-    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
-    sequences = work.batch
-    plan = c.placed(found, place, run)
     method, read, answer = by.method, others.prompt, others.output_tokens
     if (read is None) != (answer is None):
         raise UsageError("bad-value", "--prompt and --output-tokens describe a request together", "give both, or neither")
+    tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
+    if work.ctx is None and read is not None and answer is not None:
+        tokens, assumed = read + answer // 2, (f"ctx {read + answer // 2:,} tokens: the prompt and half of the answer",)
+    sequences = work.batch
+    plan = c.placed(found, place, run)
     held = Workload(tokens, sequences, read, answer)
     estimate = estimator.decode(found, plan, held, method)
     r = estimate.results

@@ -56,12 +56,13 @@ class Service:
         chunk = self.chunk
         if chunk is None:
             chunk = step.step_room(plan)
-        return simulate.Policy(most, chunk, shared=engine.kind == "server")
+        return simulate.Policy(most, chunk, shared=engine.kind == "server", first=engine.prompts_first)
 
     def words(self, plan: Deployment) -> tuple[str, ...]:
         """How a replica steps, as assumptions."""
         chunk = self.policy(plan).chunk
-        shared = ", those that decode among them" if plan.engine.kind == "server" and chunk else ""
+        among = ", before anybody decodes on" if plan.engine.prompts_first else ", those that decode among them"
+        shared = among if plan.engine.kind == "server" and chunk else ""
         return (
             Aside("steps take what an engine is expected to take")
             if self.method == "expected"
@@ -152,10 +153,11 @@ def run(
     most = batch or found.batch_limit
     return simulate.simulate(
         found.rates,
-        service.traffic.requests(service.seed + seed, replicas),
+        service.traffic.requests(service.seed + seed, replicas, in_step=found.policy.first),
         max_batch=most,
         chunk=found.policy.chunk,
         shared=found.policy.shared,
+        first=found.policy.first,
         users=users,
         count=None if traced else number,
         warmup=0 if traced else max(number // 10, min(number, 3 * found.batch_limit), 3 * (users or 0)),

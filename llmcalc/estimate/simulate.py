@@ -27,11 +27,13 @@ MOST_WAITING = 2**18
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Sequences at once, prompt tokens of a step (0: whole prompts), and whether those that decode take theirs from them."""
+    """Sequences at once, prompt tokens of a step (0: whole prompts), whether those that decode take theirs from them, and whether
+    nobody decodes while prompts are read."""
 
     max_batch: int
     chunk: int
     shared: bool = False
+    first: bool = False
 
 
 @dataclass(slots=True)
@@ -107,7 +109,8 @@ class Replica:
 
     def __init__(self, rates: Rates, policy: Policy, count: int | None, warmup: int, users: int | None) -> None:
         self.rates, self.warmup, self.users = rates, warmup, users
-        self.max_batch, self.chunk, self.shared = policy.max_batch, policy.chunk, policy.shared
+        self.max_batch, self.chunk, self.shared, self.first = policy.max_batch, policy.chunk, policy.shared, policy.first
+        self.paused_s = 0.0  # how long those that decode have waited for prompts
         self.last = None if count is None else warmup + count
         self.slack = rates.block_tokens - 1
         # Lengths at which a sequence's reads or its memory (which is `slack` tokens ahead) change their slope.
@@ -157,6 +160,8 @@ class Replica:
             done: list[_Sequence] = []
             if self.reading and (self.room() or not batch):
                 steps = self.read(done)
+                if self.first:
+                    self.paused_s, batch = self.paused_s + self.now - before if batch else 0.0, 0
             elif batch:
                 steps = self.decode()
             elif self.coming:
@@ -171,7 +176,9 @@ class Replica:
             result.batch_s += spent * batch
             if batch and steps:
                 if started:
-                    result.itl.add(spent / steps, batch * steps)
+                    result.itl.add(spent / steps + self.paused_s, batch)
+                    result.itl.add(spent / steps, batch * (steps - 1))
+                self.paused_s = 0.0
                 self.grow(batch, steps, done)
             for sequence in done:
                 self.join(sequence)
@@ -205,7 +212,7 @@ class Replica:
 
     def room(self) -> int:
         """Prompt tokens of a step, for each group of ranks; 0 with chunks: everything is taken by those that decode."""
-        if not self.shared or not self.chunk:
+        if not self.shared or not self.chunk or self.first:
             return self.chunk or 1
         return max(0, self.chunk - -(-len(self.running) // self.rates.groups))
 
@@ -256,7 +263,8 @@ class Replica:
 
     def read(self, done: list[_Sequence]) -> int:
         """A step with a chunk of the prompts that are read, or several alike; those that are through are added to `done`. Their number."""
-        rates, room, batch = self.rates, self.room(), len(self.running)
+        rates, room = self.rates, self.room()
+        batch, read_s, slope_s = (0, 0.0, 0.0) if self.first else (len(self.running), self.read_s, self.slope_s)
         first = self.reading[0]
         if self.chunk and rates.groups == 1 and first.target - first.place > 2 * room:
             count = self.alike(first, room)
@@ -264,14 +272,14 @@ class Replica:
                 attention = rates.attended_chunks_s(first.place, room, count)
                 first.place += count * room
                 self.now += rates.alike_s(batch, room, 0, attention, count)
-                self.now += count * self.read_s + self.slope_s * count * (count - 1) / 2
+                self.now += count * read_s + slope_s * count * (count - 1) / 2
                 return count
         if rates.groups == 1 and len(self.reading) == 1 and (first.target - first.place <= room or not self.chunk):
             taken = first.target - first.place
             done.append(self.reading.popleft())
             if not taken:
                 return 0
-            self.now += rates.chunk_s(batch, taken, 1, rates.attended_s(first.place, first.target)) + self.read_s
+            self.now += rates.chunk_s(batch, taken, 1, rates.attended_s(first.place, first.target)) + read_s
             first.place = first.target
             return 1
         budgets = [room] * rates.groups
@@ -295,13 +303,13 @@ class Replica:
         self.reading.extendleft(reversed(behind))
         if not any(tokens):  # without tokens to compute, they join before the next step
             return 0
-        self.now += max(map(rates.chunk_s, [batch] * rates.groups, tokens, ends, attention_s)) + self.read_s
+        self.now += max(map(rates.chunk_s, [batch] * rates.groups, tokens, ends, attention_s)) + read_s
         return 1
 
     def alike(self, sequence: _Sequence, room: int) -> int:
         """Steps in which the first prompt takes the whole room, while nobody ends and there is memory."""
         count = self.rates.chunks(sequence.place, sequence.target, room)
-        if self.running:
+        if self.running and not self.first:
             count = min(count, self.upcoming() - self.step)
             if self.growth > 0:
                 count = min(count, int((self.rates.budget_bytes - self.held) / self.growth))
@@ -436,12 +444,13 @@ def simulate(
     count: int | None = None,
     warmup: int = 0,
     shared: bool = False,
+    first: bool = False,
     users: int | None = None,
 ) -> Outcome:
     """Serve a stream, first come first served; or `users` that each ask again when their answer is there.
 
     Each step decodes every running sequence and reads up to `chunk` prompt tokens of those that wait (0: one whole prompt); where
-    the room is `shared`, the decoded tokens are among them. Requests from `warmup` on are measured, `count` of them (None: to the
-    end of the stream, which then drains). Errors: request-too-long.
+    the room is `shared`, the decoded tokens are among them; `first`: nobody decodes while prompts are read. Requests from `warmup` on
+    are measured, `count` of them (None: to the end of the stream, which then drains). Errors: request-too-long.
     """
-    return Replica(rates, Policy(max_batch, chunk, shared), count, warmup, users).run(requests)
+    return Replica(rates, Policy(max_batch, chunk, shared, first), count, warmup, users).run(requests)
