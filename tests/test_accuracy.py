@@ -12,6 +12,7 @@ import pytest
 
 from llmcalc import accuracy, hardware, measured, sources
 from llmcalc.cli import main
+from llmcalc.estimate import step
 
 ROOT = Path(__file__).parent.parent
 
@@ -208,3 +209,18 @@ def test_a_plot_is_drawn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     printed = capsys.readouterr().out
     assert "expected tokens/s" in printed and "measured tokens/s" in printed
     assert all(len(line) <= 80 for line in printed.splitlines() if "http" not in line)
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+def test_no_single_stream_beats_the_floor(every: int) -> None:
+    """Not one measured row may be faster than its floor by over 2%: one that is has a wrong format, layout or device."""
+    alone = [row for row in accuracy.bundled() if str(row["metric"]).startswith(("stream_", "tpot", "itl")) and not row.get("rate")]
+    alone = [row for row in alone if float(row.get("batch") or row.get("concurrency") or 1) == 1][::every]
+    faster = []
+    for row in alone:
+        asked = measured.ask(row, measured.model_of(row["model"]))
+        least = step.floor(asked.model, asked.plan, asked.work)
+        if least is not None and asked.value < 0.98 * least.mid_s:
+            faster.append(row["id"])
+    assert len(alone) > 1800 / every
+    assert faster == []
