@@ -64,10 +64,12 @@ def deploy(
     max_sequences: int | None = None,
     adapters: Adapters | None = None,
     offload: Offload | None = None,
+    block_tokens: int | None = None,
+    **further: Any,
 ) -> Deployment:
     """One replica of a model on a device. `Nx device` means N ranks, as the engine lays a model over them: a server cuts matrices,
     a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage. With dp, so many
-    groups of tp ranks, each with sequences of its own, and the experts dealt over all of them.
+    groups of tp ranks, each with sequences of its own, and the experts dealt over all of them. `further`: fields of Deployment.
 
     Errors: UsageError (formats, layout, engine), ProfileError (device), ConfigError (a checkpoint's quantiser).
     """
@@ -77,6 +79,8 @@ def deploy(
 
     count, name = hardware.parse_count(device)
     row = engines.find(engine)
+    if block_tokens is not None:
+        row = replace(row, block_tokens=block_tokens)
     if tp is None:
         tp, pp = (count // (pp * dp), pp) if pp > 1 or ep > 1 or dp > 1 else row.layout(count)
     if dp > 1:
@@ -96,6 +100,7 @@ def deploy(
         max_sequences=max_sequences,
         adapters=adapters,
         offload=offload,
+        **further,
     )
     if count not in (1, plan.ranks):
         layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"

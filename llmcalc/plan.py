@@ -69,6 +69,14 @@ class Deployment:
     """Low-rank adapters that are served beside the weights."""
     offload: Offload | None = None
     """What lies in the host's memory."""
+    graphs: bool = True
+    """Whether CUDA graphs are captured and taken from the budget."""
+    eager: bool = False
+    """Whether none are captured at all."""
+    encoder: bool = True
+    """Whether the encoder of images and sound is loaded."""
+    pool_bytes: float | None = None
+    """A device's pool as the engine logged it; None: what its policy leaves."""
 
     def __post_init__(self) -> None:
         if self.ep > 1 and max(self.ep, self.tp) % min(self.ep, self.tp):
@@ -105,7 +113,10 @@ class Deployment:
         if self.batched_tokens is not None:
             return self.batched_tokens
         longest = self.engine.longest_step
-        return self.engine.batched[self.large] or larger(2048, ctx * (ctx <= longest) if longest else ctx)
+        chunk = self.engine.chunk
+        return self.engine.batched[self.large] or (
+            larger(2048 * (ctx <= longest) + chunk * (ctx > longest), ctx * (ctx <= longest)) if longest else larger(2048, ctx)
+        )
 
     @property
     def slots(self) -> int:

@@ -52,7 +52,7 @@ KNOWN = [
     ("expert_workspace_bytes", (8192, 8, 2048, 1408, 2048, 2), 637_534_208),  # 65,536 rows x (2,816 + 2,048) x 2
     ("activation_bytes", (100, 20, 5, 3), 125),
     ("activation_bytes", (100, 20, 3, 7), 127),
-    ("graph_bytes", (300e6, 83, 15e6), 1.545e9),  # 300 + 1,245
+    ("graph_bytes", (400e6, 86, 32, 2e5), 950.4e6),  # 400 + 86 × 6.4
     ("padded_tokens", (1000, 16), 1008),  # 62.5 blocks
     ("window_cells", (131_072, 1000, 512, 256), 1536),  # 1,512 is 5.9 blocks
     ("window_cells", (100, 1000, 512, 256), 256),

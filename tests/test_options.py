@@ -79,6 +79,8 @@ VLLM = "--engine vllm --memory-utilization 0.92"
 WITH: dict[tuple[str, str], tuple[str, str]] = {
     ("kv", "max_num_batched_tokens"): ("-m google/gemma-3-27b-it --engine vllm -c 32k", "512"),
     ("fit", "draft_tokens"): ("-m deepseek-ai/DeepSeek-V3 -d 8xh200-sxm", "1"),
+    ("fit", "block_size"): ("--engine vllm", "1024"),
+    ("fit", "available_kv"): ("--engine vllm", "5"),
     ("decode", "prompt"): ("--output-tokens 100 --prompt 1k", "4k"),
     ("decode", "output_tokens"): ("--output-tokens 100 --prompt 1k", "400"),
     ("cost", "utilization"): ("", "0.5"),
@@ -139,7 +141,7 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
     },
     **{(command, "memory_utilization"): (FULL, "0.5") for command in ("decode", "cost", "spec")},
     **{
-        (command, name): (VLLM, "65536" if name == "max_num_batched_tokens" else "4")
+        (command, name): (VLLM, "65536" if name == "max_num_batched_tokens" else "4096")
         for command in ("fit", "quant", "levers", "layouts", "prefix", "plan", "compare", "pareto")
         for name in ("max_num_batched_tokens", "max_num_seqs")
     },
@@ -163,6 +165,9 @@ ELSEWHERE = {
     "x",
     "y",
     "network",
+    "enforce_eager",
+    "no_graph_estimate",
+    "language_model_only",
 }
 """Files, switches, alternatives and what only a picture or several nodes show, each with tests of its own."""
 VERDICT_ONLY = {

@@ -13,8 +13,9 @@ from llmcalc import data, present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken
-from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Running, Stored, Whence, Wires, Work
+from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Pooled, Running, Stored, Whence, Wires, Work
 from llmcalc.commands.purse import Purse, purse
+from llmcalc.engines import ENGINES
 from llmcalc.errors import ConfigError, LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
@@ -119,9 +120,23 @@ def laid_out(
         max_sequences=run.max_num_seqs,
         adapters=tuned(run),
         offload=offloaded(model, run),
+        **_policy(model, run),
     )
     device, usd = (owned or purse(money, (made.device,))).of(made.device)
     return made if device is made.device and usd is None else replace(made, device=device, usd_per_device_hour=usd)
+
+
+def _policy(model: Model, run: Running) -> dict[str, Any]:
+    """What the options change of an engine's policy; a textbook has no blocks, graphs or pool. Errors: bad-value."""
+    if not isinstance(run, Pooled):
+        return {}
+    found: dict[str, Any] = {"encoder": not (model.towers and run.language_model_only)}
+    family = run.engine.strip().lower().partition("@")[0]
+    if family != "napkin":
+        found |= {"block_tokens": run.block_size, "pool_bytes": run.available_kv}
+    if family == "vllm":
+        found |= {"eager": run.enforce_eager, "graphs": not (run.enforce_eager or run.no_graph_estimate)}
+    return found
 
 
 def offloaded(model: Model, run: Running) -> Offload | None:
@@ -200,7 +215,7 @@ def hardware_line(plan: Deployment) -> str:
 def release(asked: str, plan: Deployment) -> tuple[str, ...]:
     """Which row of policies stands for the release of an engine that was asked for."""
     name, policy = asked.strip().lower(), plan.engine
-    return () if "@" not in name or name == policy.name else (f"{printable(name, 40)} counts as {policy.source.partition(':')[0]}",)
+    return () if "@" not in name or name in ENGINES else (f"{printable(name, 40)} counts as {policy.source.partition(':')[0]}",)
 
 
 def plan_inputs(plan: Deployment) -> dict[str, Any]:

@@ -29,7 +29,7 @@ Examples:
 """
 
 
-def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Hosting, drafts: o.Drafts, out: o.Output) -> None:
+def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Pooled, drafts: o.Drafts, out: o.Output) -> None:
     """Whether a model fits, how many sequences fit, and how long they may be."""
     found = c.chosen(which)
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)

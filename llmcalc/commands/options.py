@@ -313,6 +313,31 @@ class Hosting(Running):
     )
 
 
+class Pooled(Hosting):
+    """The same, and what an engine's pool of caches depends on."""
+
+    enforce_eager = switch("--enforce-eager", help="No CUDA graphs (vLLM).")
+    no_graph_estimate = switch("--no-graph-estimate", help="CUDA graphs are not taken from the pool (vLLM), as before 0.21.")
+    language_model_only = switch("--language-model-only", help="Without the encoder of images and sound.")
+    block_size = option(
+        None,
+        "--block-size",
+        "--page-size",
+        metavar="TOKENS",
+        read=parse.counting(most=65_536),
+        help="Tokens of a block of the cache. [default: the engine's]",
+    )
+    available_kv = option(
+        None,
+        "--available-kv",
+        "--kv-cache-memory",
+        "--kv-cache-memory-bytes",
+        metavar="SIZE",
+        read=parse.gibibytes,
+        help="Each device's pool as an engine's log says it: 10.55GiB.",
+    )
+
+
 class Work(Group):
     """What is held at once."""
 

@@ -38,7 +38,8 @@ def find(name: str) -> Engine:
             f"{printable(name, 40)!r} is not an engine that llmcalc knows",
             f"did you mean {near[0]}?" if near and row is None else f"known: {', '.join(names())}",
         )
-    return replace(_release(row, release), release=release.removeprefix("v")) if at else row
+    asked = release.removeprefix("v")
+    return replace(_release(row, release), name=f"{plain}@{asked}", release=asked) if at else row
 
 
 def _release(newest: Engine, text: str) -> Engine:
@@ -47,6 +48,7 @@ def _release(newest: Engine, text: str) -> Engine:
         raise UsageError(
             "unknown-engine", f"{printable(text, 20)!r} is not a release of {newest.name}", f"write it like {newest.name}@0.11"
         )
-    asked = tuple(int(part) for part in (*parts, "0")[:2])
+    patch = int(parts[2]) if len(parts) > 2 and parts[2].isascii() and parts[2].isdigit() else 99
+    asked = (*(int(part) for part in (*parts, "0")[:2]), patch)  # a release without one is its last
     rows = [row for row in ENGINES.values() if row.family == newest.name]
     return next((row for row in rows if row.since <= asked), rows[-1])

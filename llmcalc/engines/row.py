@@ -69,7 +69,7 @@ class Engine:
 
     log: tuple[str, ...] = ()
     """What it prints at start-up, with {gib} of a device's pool, {tokens}, {ctx} and {concurrency}."""
-    since: tuple[int, int] = (0, 0)
+    since: tuple[int, ...] = (0, 0)
     """The first release that the row holds for."""
     nominal: bool = False
     """The decimal size instead of the driver's."""
@@ -107,8 +107,19 @@ class Engine:
     """Tokens of the largest image (Qwen's), which the engine encodes when it measures its peak."""
     expert_tiles: tuple[int, int] = (1, 1)
     """To what multiples the kernels pad MXFP4 experts: (width inside, width of a token)."""
-    graphs: tuple[float, float] | None = None
-    """CUDA graphs that are taken from the budget: (bytes of any number, bytes of each captured batch size)."""
+    graphs: tuple[float, float, float] | None = None
+    """CUDA graphs that are taken from the budget: bytes of a layer in a captured batch size, without and with a mixture of experts,
+    and with one that is dealt over data-parallel groups."""
+    graph_workspace_bytes: float = 0
+    """What the attention kernels of an fp8 cache first take while graphs are captured, which is counted as theirs."""
+    host_bytes: float = 0
+    """Where several devices of unified memory share a model: what workers, pinned buffers and pages take of the same memory."""
+    chunk: int = 2048
+    """Tokens of a step where a context is longer than the longest that is read whole."""
+    light_runner: bool = False
+    """Unquantised dense decoders run under a second model runner: it estimates no graphs, and its profile keeps the logits alone."""
+    whole_profile: bool = False
+    """The profile's step runs while what the encoder took is still held."""
     packed: bool = False
     """Sparse MLA in fp8 is 656 B per token and layer; its indexer takes 132 B in any format."""
     conv_fp32: bool = False

@@ -50,6 +50,8 @@ def ledger(model: Model, plan: Deployment, ctx: Any, beside: dict[str, Figure] |
         beside = {} if plan.engine.nominal else overheads.overheads(model, plan, ctx)
     usable, reserve = usable_figures(plan, memory, weights, beside)
     budget = f.kv_budget_bytes.of(usable_bytes=usable, weight_bytes=weights)
+    if plan.pool_bytes is not None:
+        budget = Figure("kv_budget_bytes", plan.pool_bytes * plan.ranks, "B", "`available_kv`, on each device")
     sequence = charged.sequence_bytes(model, plan, Figure("ctx_tokens", ctx, "tokens", "`ctx`"))
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
     away = sequence.value * offload.hosted(model, plan).cache_share

@@ -141,7 +141,7 @@ def _held_anywhere(model: Model, plan: Deployment) -> Figure:
     ahead = [draft_weight_bytes(model, plan)] if plan.draft_tokens else []
     if tuned := adapters.held_bytes(model, plan):
         ahead.append(tuned)
-    rest, dealt = _parts(Same(model), Same(plan.weights))
+    rest, dealt = _parts(Same(model), Same(plan.weights), plan.encoder)
     if plan.dp > 1:
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
     if not experts and not ahead:
@@ -168,9 +168,9 @@ class Same(Generic[T]):
 
 
 @lru_cache(maxsize=64)
-def _parts(model: Same[Model], fmt: Same[Format]) -> tuple[Figure, Figure]:
+def _parts(model: Same[Model], fmt: Same[Format], towers: bool) -> tuple[Figure, Figure]:
     """Weights of which every group needs a copy, and routed experts: the same whatever holds them."""
-    rest = memory.weight_bytes(model.it, fmt.it, "dense_weight_bytes", lambda weight: not routed(weight), towers=True)
+    rest = memory.weight_bytes(model.it, fmt.it, "dense_weight_bytes", lambda weight: not routed(weight), towers=towers)
     return rest, memory.weight_bytes(model.it, fmt.it, "expert_weight_bytes", routed)
 
 

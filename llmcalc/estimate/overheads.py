@@ -50,6 +50,19 @@ def graph_count(sequences: int) -> int:
     return sum(1 for each in sizes if each <= min(2 * sequences, 512)) + sum(1 for each in sizes if each <= sequences)
 
 
+def hopper(plan: Deployment) -> bool:
+    """Whether the attention kernels read a cache in fp8 without FlashInfer."""
+    device = plan.device
+    return (device.memory_type or "").startswith("HBM") and "fp8" in device.compute and "fp4" not in device.compute
+
+
+def light(model: Model, plan: Deployment) -> bool:
+    """Whether vLLM's second model runner is the default: for dense decoders of text, 16 bits wide. [config/vllm.py: use_v2_model_runner]"""
+    plain = plan.engine.light_runner and plan.weights.bits >= 16 and not model.quantization and not model.towers
+    kinds = all(mixer.kind == "full" for mixer, _ in memory.mixers(model))
+    return plain and kinds and not any(mixture(group.layer) for group in model.groups)
+
+
 def layer_widths(layer: Layer, hidden: int, tp: int) -> float:
     """Elements per token that the products of a layer's mixer or MLP hold at once: every output and the widest input."""
     found = 0.0
@@ -91,7 +104,7 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
     logits = f.sampler_bytes.of(
         sequences=Figure("sequences", rows, "", "`max_num_seqs`" if plan.max_sequences else f"engine {engine.name}, default"),
         vocab=Figure("vocab", vocab, "", memory.CONFIG),
-        bytes_per_logit=engine.figure("bytes_per_logit", engine.logit_bytes, "B"),
+        bytes_per_logit=engine.figure("bytes_per_logit", 4 if light(model, plan) else engine.logit_bytes, "B"),
     )
 
     def products(*, experts: bool) -> Figure:
@@ -121,8 +134,15 @@ def activation(model: Model, plan: Deployment, ctx: Any) -> Figure:
             workspace = Figure("workspace_bytes", 0, "B", f"only while a layer runs in {engine.name}")
     forward = max(dense, mixed, key=lambda figure: figure.value)
     step = f.activation_bytes.of(hidden_bytes=states, workspace_bytes=workspace, forward_bytes=forward, sampler_bytes=logits)
-    image = encoder(model, plan, tokens)
-    return f.profile_bytes.of(encoder_bytes=image[0], image_bytes=image[1], activation_bytes=step) if image else step
+    image = encoder(model, plan, tokens) if plan.encoder else None
+    if image is None:
+        return step
+    if engine.whole_profile:
+        beside = f.forward_bytes.of(
+            as_name="step_bytes", tokens=tokens, widths=Figure("widths", 2 * hidden, "elements", memory.CONFIG), bytes_per_element=width
+        )
+        image = (total("encoder_bytes", "B", (image[0], image[1], beside, forward)), image[1])
+    return f.profile_bytes.of(encoder_bytes=image[0], image_bytes=image[1], activation_bytes=step)
 
 
 def encoder(model: Model, plan: Deployment, tokens: Figure) -> tuple[Figure, Figure] | None:
@@ -138,7 +158,7 @@ def encoder(model: Model, plan: Deployment, tokens: Figure) -> tuple[Figure, Fig
     peak = f.encoder_bytes.of(
         patches=plan.engine.figure("patches", budget * merged),
         hidden=Figure("hidden", hidden, "", memory.CONFIG),
-        inner=Figure("inner", inner.rows, "", memory.CONFIG),
+        inner=Figure("inner", inner.rows / (plan.tp if plan.engine.whole_profile else 1), "", memory.CONFIG),
         products=Figure("products", 3 if gate else 2, "", memory.CONFIG),
         bytes_per_element=width,
     )
@@ -181,14 +201,21 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     if engine.share_rule is None:
         found["activations"] = activation(model, plan, ctx)
-    if engine.graphs:
+    if engine.graphs and plan.graphs and not light(model, plan):
+        mixed = any(mixture(group.layer) for group in model.groups)
+        wide = plan.kv.bits > 8 or hopper(plan)
+        kind = 0 if not mixed else 1 + (plan.dp > 1)
         found["CUDA graphs"] = f.graph_bytes.of(
-            fixed_bytes=engine.figure("fixed_bytes", engine.graphs[0], "B"),
+            workspace_bytes=engine.figure("workspace_bytes", 0 if wide else engine.graph_workspace_bytes, "B"),
             graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
-            bytes_per_graph=engine.figure("bytes_per_graph", engine.graphs[1], "B"),
+            layers=Figure("layers", len(model.stack.layers) / plan.pp, "", memory.CONFIG),
+            bytes_per_layer=engine.figure("bytes_per_layer", engine.graphs[kind], "B"),
         )
     if padded := padding(model, plan):
         found["padding of experts"] = padded
     linked = plan.device.link is not None and "NVLink" in plan.device.link.type
-    found["other buffers"] = engine.figure("other_bytes", engine.other_bytes[0 if plan.ranks == 1 else 1 + linked], "B")
+    other = engine.other_bytes[0 if plan.ranks == 1 else 1 + linked]
+    found["other buffers"] = engine.figure("other_bytes", other, "B")
+    if engine.host_bytes and plan.ranks > 1 and plan.device.device_class == "unified":
+        found["host's side of several machines"] = engine.figure("host_bytes", engine.host_bytes, "B")
     return found

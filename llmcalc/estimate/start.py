@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Any
 
-from llmcalc import quality
+from llmcalc import engines, quality
 from llmcalc.architecture import Model
 from llmcalc.estimate import capacity, files, memory
 from llmcalc.estimate.charged import prefix_cached
@@ -94,6 +94,10 @@ def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
         "n_cpu_moe": experts if experts < layers else "",
         "offload_gb": f"{offload.host_bytes / 2**30:g}" if offload and offload.host_bytes else "",
         "drafts": "",
+        "block": plan.engine.block_tokens if plan.engine.block_tokens != engines.find(plan.engine.name).block_tokens else "",
+        "eager": plan.eager,
+        "text_only": not plan.encoder,
+        "pool": round(plan.pool_bytes) if plan.pool_bytes else "",
     }
     if plan.draft_tokens:
         who = {"model": plan.drafter.id} if plan.drafter else {"method": "mtp"}
@@ -104,4 +108,6 @@ def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
         value = given[what]
         if value:
             words.append(flag if value is True else f"{flag}{value}" if flag.endswith("=") else f"{flag} {value}")
+    if not plan.graphs and not plan.eager:
+        words.insert(0, "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0")
     return " ".join([*words, start.tail] if start.tail else words)

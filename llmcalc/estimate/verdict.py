@@ -124,7 +124,8 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
         warnings.append("max_ctx_tokens: the cache of this model does not grow without end, so memory sets no limit")
     if copied := ways.copies(model, plan, work.ctx):
         warnings.append(copied)
-    tokens = charged.capacity_tokens(model, plan, work.ctx, budget, exact)
+    logged = charged.capacity_tokens(model, plan, work.ctx, budget, exact)
+    tokens = held_tokens(plan, work, exact, logged)
     others = by_engine(model, plan, work)
     results = Fit(
         fits=batch >= slots and refused is None,
@@ -153,7 +154,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
             engine_bytes=_bytes(held_bytes(plan, value, needed, beside)),
             batched_tokens=plan.step_tokens(work.ctx),
             max_sequences=plan.slots,
-            log=words.log_lines(plan, work.ctx, tokens, exact, budget) if budget > 0 else (),
+            log=words.log_lines(plan, work.ctx, logged, exact, budget) if budget > 0 else (),
             start_command=None if obstacle else start.command(model, plan, work.ctx, at_once(model, plan, slots, budget)),
         )
         warnings += engine_warnings(model, plan, batch, budget)
@@ -183,6 +184,11 @@ def _on_host(model: Model, plan: Deployment, work: Workload, fits: bool) -> dict
             "suggested_host_bytes": _bytes(held),
         }
     return found
+
+
+def held_tokens(plan: Deployment, work: Workload, exact: float, logged: int) -> int:
+    """Tokens of cache in sequences of that length; vLLM's log divided blocks by groups before 0.21, whatever a sequence has in each."""
+    return max(logged, int(exact * work.ctx)) if plan.engine.log_groups and exact * work.ctx > 1.1 * logged else logged
 
 
 def at_once(model: Model, plan: Deployment, slots: int, budget: float) -> int | None:

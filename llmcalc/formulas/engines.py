@@ -118,14 +118,14 @@ def padding_bytes(matrices, rows, columns, padded_rows, padded_columns, bits):
     return matrices * (padded_rows * padded_columns - rows * columns) * bits / 8
 
 
-@formula(unit="B", ref="vLLM start-up logs from 0.21 on: 0.3 GiB of 4 graphs to 1.6 GiB of 86")
-def graph_bytes(fixed_bytes, graphs, bytes_per_graph):
-    """Captured CUDA graphs. [B]
+@formula(unit="B", ref="vllm-project/vllm v1/worker/gpu_model_runner.py: profile_cudagraph_memory; logs from 0.20 on")
+def graph_bytes(workspace_bytes, graphs, layers, bytes_per_layer):
+    """Captured CUDA graphs: what the first needs, and a part of every layer in each. [B]
 
-    >>> graph_bytes(300000000.0, 83, 15000000.0)
-    1545000000.0
+    >>> graph_bytes(400000000.0, 86, 32, 200000.0)
+    950400000.0
     """
-    return fixed_bytes + graphs * bytes_per_graph
+    return workspace_bytes + graphs * layers * bytes_per_layer
 
 
 @formula(unit="tokens", ref="arXiv:2309.06180")
