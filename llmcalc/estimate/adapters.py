@@ -51,7 +51,7 @@ def adapter_params(model: Model, adapters: Adapters) -> Figure:
 def words(model: Model, own: Adapters) -> str:
     """What is reserved."""
     each = size(adapter_params(model, own).value * BYTES)
-    return f"{own.slots} adapters of rank {own.rank}, {each} each, reserved whether loaded or not"
+    return f"{own.slots} adapter{'s' if own.slots > 1 else ''} of rank {own.rank}, {each} each, reserved whether loaded or not"
 
 
 def held_bytes(model: Model, plan: Deployment) -> Figure | None:
