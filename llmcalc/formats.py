@@ -27,6 +27,11 @@ class Format:
     kv: bool = False
     weights: bool = True
     note: str = ""
+    head_bytes: float = 0
+    """Of a cache: a scale and zero that every head of a token has beside its elements. `bits` is then that of heads of 128."""
+    values: Format | None = None
+    """Of a cache: the values' format where it is another than the keys', and `keys` theirs."""
+    keys: Format | None = None
     whole_file: bool = False
     """Whether the bits are those of a file's average weight, its embedding and head among them, as a GGUF type's are."""
 
@@ -93,7 +98,8 @@ def _recipes() -> list[Format]:
 FORMATS: dict[str, Format] = {row.name: row for row in _rows()}
 # A cache is not a mix, and its groups are heads: other bits than the weights of the same name.
 _CACHES = {
-    "int4": Format("int4", 4.25, kv=True, note="a 16-bit scale and zero per head of 128"),
+    "int4": Format("int4", 4.25, kv=True, head_bytes=4, note="a 16-bit scale and zero per head"),
+    "int8": Format("int8", 8, "int8", kv=True, head_bytes=4, note="a 16-bit scale and zero per head, which the textbook leaves out"),
     "iq4_nl": Format("iq4_nl", 4.5, kv=True, note="GGUF block"),
 }
 _DTYPES = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float8_e4m3fn": "fp8"}
@@ -127,6 +133,11 @@ def find(name: str, *, kv: bool = False) -> Format:
     """The format of that name, any case, `-` and `_` alike; `kv` for a cache. Errors: unknown-format, not-a-kv-format."""
     plain = name.strip().lower().replace("-", "_")
     plain = _OTHER_NAMES.get(plain, plain)
+    if kv and plain.count("/") == 1:
+        keys, values = (find(part, kv=True) for part in plain.split("/"))
+        if keys == values:
+            return keys
+        return Format(f"{keys.name}/{values.name}", (keys.bits + values.bits) / 2, kv=True, keys=keys, values=values, note="keys / values")
     if kv and plain in _CACHES:
         return _CACHES[plain]
     row = FORMATS.get(plain) or FORMATS.get(f"ud_{plain}") or FORMATS.get(plain.removesuffix("_r4")) or _sized(plain)
@@ -145,7 +156,7 @@ def find(name: str, *, kv: bool = False) -> Format:
 
 def kv_names() -> list[str]:
     """Formats that a cache can have."""
-    return [row.name for row in FORMATS.values() if row.kv] + list(_CACHES)
+    return [row.name for row in FORMATS.values() if row.kv] + [name for name in _CACHES if name not in FORMATS or not FORMATS[name].kv]
 
 
 def of_dtype(dtype: str) -> Format | None:

@@ -329,6 +329,51 @@ def test_estimated_graphs(id: str, engine: str, given: dict[str, Any], gib: floa
     assert (found.value / GIB if found else 0) == pytest.approx(gib, abs=0.15)
 
 
+@pytest.mark.parametrize(
+    ("model", "ctx", "gib"),
+    # 4,320.00 MiB, 37.5 and 7.38 GiB in the logs of ollama/ollama issues 7548 and 13789; with the keys, the latent alone.
+    [("deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct", 16384, 4320 / 1024), ("deepseek-ai/DeepSeek-V2.5", 8192, 37.5),
+     ("zai-org/GLM-4.7-Flash", 8192, 7.38)],
+)  # fmt: skip
+def test_old_files_cache_every_head(model: str, ctx: int, gib: float) -> None:
+    at = plan("rtx-4090", "ollama")
+    found = load_model(model, offline=True)
+    assert words.old_latent_bytes(found, at, Figure("ctx_tokens", ctx)) / GIB == pytest.approx(gib, rel=0.01)
+    assert any("every head" in said for said in words.words(found, at, ctx))
+
+
+@pytest.mark.parametrize(
+    ("model", "kv", "engine", "per_token"),
+    [
+        ("openai/gpt-oss-20b", "int4", "napkin", 13_824),  # InternLM/lmdeploy issue 3949: 0.844 MiB for 64 tokens
+        ("openai/gpt-oss-20b", "int8", "sglang", 26_112),  # 24,576 and 4 B for each of 24 x 2 x 8 heads
+        ("openai/gpt-oss-20b", "int8", "napkin", 24_576),  # the textbook's half
+        (
+            "Qwen/Qwen3-8B",
+            "q8_0/q4_0",
+            "napkin",
+            36 * 8 * 128 * (34 + 18) // 32,
+        ),  # blocks of 32: 34 and 18 B, ggml-org/llama.cpp pull 27362
+        ("Qwen/Qwen3-8B", "q8_0/q8_0", "napkin", 36 * 8 * 128 * 2 * 34 // 32),
+    ],
+)
+def test_scales_and_pairs_of_formats(model: str, kv: str, engine: str, per_token: int) -> None:
+    found = load_model(model, offline=True)
+    at = plan(engine=engine, kv=kv)
+    held = sum(
+        layout.entry_bytes(mixer, entry, layers, at, Figure("kept", 1)).value
+        for mixer, layers in memory.mixers(found)
+        for entry in mixer.entries
+    )
+    assert held == per_token
+
+
+def test_a_pair_of_formats_starts_under_llama_cpp_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    on = ("fit", "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "-c", "4k", "--kv-dtype", "q8_0/q4_0", "--engine")
+    assert run(capsys, *on, "llama.cpp")["results"]["start_command"].endswith("-ctk q8_0 -ctv q4_0")
+    assert run(capsys, *on, "ollama")["results"]["start_command"] is None
+
+
 def test_options_of_the_pool(capsys: pytest.CaptureFixture[str]) -> None:
     """vLLM's own flags. Qwen3-8B on an RTX 4090 holds 40,464 tokens at a step of 2,048, 36,720 at 8,192: vllm-project/vllm pull 48322."""
     on = ("fit", "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "-c", "8k", "--engine", "vllm", "--memory-utilization", "0.9")

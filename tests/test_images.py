@@ -100,3 +100,13 @@ def test_what_cannot_be_seen_is_refused(model: str, image: str, code: str, capsy
     status, said = answered(capsys, "prefill", "-m", model, "-d", "h100-sxm", "--image", image)
     assert (status, said["error"]["code"]) == (2, code)
     assert said["error"]["hint"]
+
+
+def test_an_image_is_within_a_maximum_that_was_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """gemma-3-4b-it ends at 131,072 tokens: its config's max_position_embeddings."""
+    assert main(["kv", "-m", "google/gemma-3-4b-it", "--image", "500x900", "--json", "--offline"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["inputs"]["ctx_tokens"] == 131_072
+    assert [text for text in found["warnings"] if "131,072" in text] == [
+        "image: its 256 tokens are counted within the 131,072 that the model has at most"
+    ]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from llmcalc.architecture import Attention, Entry, Weight, linear, norm
 from llmcalc.config import Config
-from llmcalc.formulas.memory import index_bytes_per_token, latent_bytes_per_token
+from llmcalc.formulas.memory import index_bytes_per_token, latent_bytes_per_token, split_kv_bytes_per_token
 
 
 class Dims(NamedTuple):
@@ -21,6 +21,8 @@ class Dims(NamedTuple):
     nope: int
     rope: int
     value: int
+    expanded: bool = False
+    """Whether every head's key and value is cached instead of the latent, as llama.cpp does of old GGUF files."""
 
 
 class Index(NamedTuple):
@@ -45,6 +47,7 @@ def dims(c: Config, value_dim: int | None = None) -> Dims:
         nope=c.count("qk_nope_head_dim", least=0),
         rope=c.count("qk_rope_head_dim", least=0),
         value=c.count("v_head_dim", default=value_dim),
+        expanded=c.flag("expanded_cache"),
     )
     if c.has("qk_head_dim") and c.count("qk_head_dim") != found.nope + found.rope:
         raise c.fail("qk_head_dim", c.get("qk_head_dim"), f"qk_nope_head_dim + qk_rope_head_dim ({found.nope + found.rope})")
@@ -70,6 +73,14 @@ def build(
     weights += linear("kv_a_proj_with_mqa", "attention", d.kv_rank + d.rope, hidden, bias) + norm("kv_a_layernorm", d.kv_rank)
     weights += linear("kv_b_proj", "attention", d.heads * (d.nope + d.value), d.kv_rank)
     weights += linear("o_proj", "attention", hidden, d.heads * d.value, bias)
+    if d.expanded:
+        whole = Entry(
+            split_kv_bytes_per_token,
+            (("kv_heads", d.heads), ("key_dim", key), ("value_dim", d.value)),
+            window=window,
+            flops=2 * d.heads * (key + d.value),
+        )
+        return Attention("mla", weights + extra, (whole,), query_heads=d.heads, kv_heads=d.heads)
     # Absorbed decode: scores over latent + rotary key, mixing over the latent alone.
     entries: tuple[Entry, ...] = (
         Entry(

@@ -276,6 +276,11 @@ def held(model: Model, work: Work, *, at_most: int | None = None) -> tuple[int, 
     looked = seen(model, work.image)
     if looked is None:
         return tokens, assumed
+    most = model.max_context
+    if work.ctx is None and most and tokens <= most < tokens + looked.tokens:
+        within = f"image: its {looked.tokens:,} tokens are counted within the {most:,} that the model has at most"
+        parse.beside.set((*parse.beside.get(), within))
+        return most, assumed
     return tokens + looked.tokens, (*assumed, f"images: {looked.tokens:,} tokens of each sequence, beside {tokens:,} of text")
 
 

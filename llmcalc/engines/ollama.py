@@ -14,7 +14,7 @@ ROWS = (
             tail="ollama serve",
         ),
         block_tokens=256, windows="cells", whole_layers=True, conv_fp32=True, batched=(512, 512), sequences=(1, 1), large=None,
-        logit_bytes=4, slot_caches=True, free_bytes=457 * MIB, other_bytes=(0.1 * GIB,) * 3,
+        logit_bytes=4, slot_caches=True, old_latents=True, free_bytes=457 * MIB, other_bytes=(0.1 * GIB,) * 3,
         source="ollama/ollama issues 10911 and 9246: every slot of OLLAMA_NUM_PARALLEL holds a whole context; 457 MiB kept free",
     ),
 )  # fmt: skip

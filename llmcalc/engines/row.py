@@ -120,6 +120,8 @@ class Engine:
     """Unquantised dense decoders run under a second model runner: it estimates no graphs, and its profile keeps the logits alone."""
     whole_profile: bool = False
     """The profile's step runs while what the encoder took is still held."""
+    old_latents: bool = False
+    """Of MLA it caches every head where a file is older than its keys for the latent."""
     packed: bool = False
     """Sparse MLA in fp8 is 656 B per token and layer; its indexer takes 132 B in any format."""
     conv_fp32: bool = False

@@ -27,7 +27,7 @@ def entry_bytes(engine: Engine, mixer: Attention, entry: Entry, layers: int, pla
             return f.packed_index_bytes.of(args)
         if plan.kv.name == "fp8":
             return f.packed_latent_bytes.of(args, rope_bytes=engine.figure("rope_bytes", 2, "B"))
-    return memory.entry_bytes(entry, layers, plan.kv)
+    return memory.entry_bytes(entry, layers, plan.kv, scales=True)
 
 
 def state_bytes(mixer: Attention, layers: int, model: Model, plan: Deployment) -> list[Figure]:

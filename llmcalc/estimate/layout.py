@@ -93,7 +93,7 @@ def entries_read(entry: Entry, ctx: Figure) -> Figure:
 
 def entry_bytes(mixer: Attention, entry: Entry, layers: int, plan: Deployment, kept: Figure) -> Figure:
     """Bytes of `kept` entries over all ranks that hold a copy of them."""
-    size = memory.entry_bytes(entry, layers, plan.kv)
+    size = memory.entry_bytes(entry, layers, plan.kv, scales=not plan.engine.nominal)
     held = f.cache_bytes.of(as_name=f"{mixer.kind}_cache_bytes", bytes_per_token=size, cached_tokens=kept)
     copies = kv_replication(mixer, plan) if plan.tp > 1 else None
     if copies is None or copies.value == 1:

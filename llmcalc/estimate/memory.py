@@ -36,7 +36,10 @@ def compute_format(model: Model) -> tuple[Format, str | None]:
 def kv_format(model: Model, name: str) -> tuple[Format, str]:
     """The cache's format of that name, and where it comes from. fp8 weights do not imply an fp8 cache."""
     if name.lower() != "auto":
-        return formats.find(name, kv=True), "asked for"
+        found = formats.find(name, kv=True)
+        return found, "asked for" + (
+            ", without the scales of its heads, as the textbook" if found.head_bytes and found.bits % 8 == 0 else ""
+        )
     scheme = kv_scheme(model.quantization)
     if scheme:
         try:
@@ -83,11 +86,30 @@ def mixers(model: Model) -> list[tuple[Attention, int]]:
     return list(found.items())
 
 
-def entry_bytes(entry: Entry, layers: int, fmt: Format) -> Figure:
+def element_bytes(entry: Entry, fmt: Format, *, scales: bool) -> float:
+    """Bytes per element of an entry, with what its heads have beside them. `scales`: of int8, too, as engines do and the textbook not."""
+
+    def wide(one: Format, width: int) -> float:
+        kept = one.head_bytes if scales or one.bits % 8 else 0
+        return one.bits // 1 / 8 + kept / width if kept else one.bytes
+
+    args = dict(entry.args)
+    keys, values = fmt.keys or fmt, fmt.values or fmt
+    if entry.formula not in (f.kv_bytes_per_token, f.split_kv_bytes_per_token):
+        return keys.bytes  # one vector serves as both
+    key, value = args.get("head_dim") or args["key_dim"], args.get("head_dim") or args["value_dim"]
+    if keys is values and not keys.head_bytes:
+        return keys.bytes
+    return (key * wide(keys, key) + value * wide(values, value)) / (key + value)
+
+
+def entry_bytes(entry: Entry, layers: int, fmt: Format, *, scales: bool = False) -> Figure:
     """Bytes per cache entry of a group of alike layers."""
     return entry.formula.of(
         {"layers": Figure("layers", layers, "", CONFIG)} | {name: Figure(name, value, "", CONFIG) for name, value in entry.args},
-        bytes_per_element=Figure("bytes_per_element", fmt.bytes, "B", f"{fmt.name}, {fmt.bits:g} bits"),
+        bytes_per_element=Figure(
+            "bytes_per_element", (size := element_bytes(entry, fmt, scales=scales)), "B", f"{fmt.name}, {size * 8:g} bits"
+        ),
     )
 
 

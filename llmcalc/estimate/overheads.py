@@ -202,14 +202,15 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
     if engine.share_rule is None:
         found["activations"] = activation(model, plan, ctx)
     if engine.graphs and plan.graphs and not light(model, plan):
-        mixed = any(mixture(group.layer) for group in model.groups)
+        mixed = sum(group.count for group in model.groups if mixture(group.layer))
         wide = plan.kv.bits > 8 or hopper(plan)
-        kind = 0 if not mixed else 1 + (plan.dp > 1)
         found["CUDA graphs"] = f.graph_bytes.of(
             workspace_bytes=engine.figure("workspace_bytes", 0 if wide else engine.graph_workspace_bytes, "B"),
             graphs=Figure("graphs", graph_count(plan.slots), "", "captured batch sizes"),
-            layers=Figure("layers", len(model.stack.layers) / plan.pp, "", memory.CONFIG),
-            bytes_per_layer=engine.figure("bytes_per_layer", engine.graphs[kind], "B"),
+            layers=Figure("layers", (len(model.stack.layers) - mixed) / plan.pp, "", memory.CONFIG),
+            bytes_per_layer=engine.figure("bytes_per_layer", engine.graphs[0], "B"),
+            mixtures=Figure("mixtures", mixed / plan.pp, "", memory.CONFIG),
+            bytes_per_mixture=engine.figure("bytes_per_mixture", engine.graphs[1 + (plan.dp > 1)], "B"),
         )
     if padded := padding(model, plan):
         found["padding of experts"] = padded

@@ -25,7 +25,7 @@ def obstacle(model: Model, plan: Deployment, ctx: int, starts: bool) -> str | No
         return "it does not fit"
     if engine.kind == "server" and model.max_context and ctx > model.max_context:
         return f"{engine.family} refuses a context beyond the model's own {model.max_context:,} tokens"
-    if start is not None and _quantised_cache(model, plan) and plan.kv.name not in dict(start.caches):
+    if start is not None and _quantised_cache(model, plan) and not all(_cache_words(plan)):
         known = ", ".join(name for name, _ in start.caches) or "16 bits alone"
         return f"{engine.family} keeps no cache in {plan.kv.name}; it knows {known}"
     told = {what for _, what in start.flags} if start else set()
@@ -34,6 +34,16 @@ def obstacle(model: Model, plan: Deployment, ctx: int, starts: bool) -> str | No
     if plan.draft_tokens and "drafts" not in told:
         return f"what drafts is told to {engine.family} by options that llmcalc does not know"
     return None
+
+
+def _cache_words(plan: Deployment) -> tuple[str, str]:
+    """How the engine calls the formats of keys and of values; empty where it knows none, or one for both alone."""
+    start, keys, values = plan.engine.start, plan.kv.keys or plan.kv, plan.kv.values or plan.kv
+    apart = start is not None and any(what == "kv_values" for _, what in start.flags)
+    known = dict(start.caches) if start else {}
+    if keys is not values:
+        known = known | {"bf16": "bf16", "fp16": "f16"} if apart else {}
+    return known.get(keys.name, ""), known.get(values.name, "")
 
 
 def _quantised_cache(model: Model, plan: Deployment) -> bool:
@@ -68,7 +78,7 @@ def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
     if start is None:
         return ""
     loaded, made = _loads(model, plan)
-    kv = dict(start.caches).get(plan.kv.name, "") if _quantised_cache(model, plan) else ""
+    kv, kv_values = _cache_words(plan) if _quantised_cache(model, plan) else ("", "")
     dtype = DTYPES.get(plan.weights.name, "") if plan.weights.name != memory.compute_format(model)[0].name else ""
     slots, adapters, offload = seqs or 1, plan.adapters, plan.offload
     layers = len(model.stack.layers)
@@ -78,6 +88,7 @@ def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
         "asked": plan.max_sequences,
         "seqs": seqs,
         "kv": kv,
+        "kv_values": kv_values,
         "made": made,
         "dtype": dtype,
         "experts": plan.ep > 1,

@@ -37,10 +37,28 @@ def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
             found.append(f"a step of {plan.step_tokens(ctx):,} tokens")
         return tuple(found)
     found += [f"{engine.name} charges {mixer.kind} layers {kept}" for mixer, _ in memory.mixers(model) if (kept := _kept(mixer, plan, at))]
+    if old := old_latent_bytes(model, plan, at):
+        now = memory.sequence_bytes(model, ctx, plan.kv).value
+        found.append(f"of a GGUF file without *_mla keys {engine.name} caches every head: {size(old)}, not {size(now)}")
     if engine.state_ratio and any(mixer.states for mixer, _ in memory.mixers(model)):
         share = engine.state_ratio / (1 + engine.state_ratio)
         found.append(f"{engine.name} keeps {share:.0%} of its pool for states, {engine.state_blocks} slots a sequence")
     return tuple(dict.fromkeys(found))
+
+
+def old_latent_bytes(model: Model, plan: Deployment, ctx: Figure) -> float:
+    """What a sequence of a latent model takes where every head is cached; 0 where the engine has no such files, or the file is known."""
+    if not plan.engine.old_latents or (model.quantization or {}).get("quant_method") == "gguf":
+        return 0
+    held: float = 0
+    for mixer, layers in memory.mixers(model):
+        rows = {weight.name: weight for weight in mixer.weights}
+        if mixer.kind != "mla" or not {"kv_b_proj", "o_proj"} <= rows.keys():
+            continue
+        heads, values = mixer.query_heads, rows["o_proj"].columns
+        keys = rows["kv_b_proj"].rows - values + heads * dict(mixer.entries[0].args)["qk_rope_head_dim"]
+        held += layers * (keys + values) * kept_tokens(mixer.entries[0], plan, ctx).value * plan.kv.bytes
+    return held
 
 
 def _kept(mixer: Attention, plan: Deployment, ctx: Figure) -> str:

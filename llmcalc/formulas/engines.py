@@ -119,13 +119,13 @@ def padding_bytes(matrices, rows, columns, padded_rows, padded_columns, bits):
 
 
 @formula(unit="B", ref="vllm-project/vllm v1/worker/gpu_model_runner.py: profile_cudagraph_memory; logs from 0.20 on")
-def graph_bytes(workspace_bytes, graphs, layers, bytes_per_layer):
+def graph_bytes(workspace_bytes, graphs, layers, bytes_per_layer, mixtures, bytes_per_mixture):
     """Captured CUDA graphs: what the first needs, and a part of every layer in each. [B]
 
-    >>> graph_bytes(400000000.0, 86, 32, 200000.0)
-    950400000.0
+    >>> graph_bytes(400000000.0, 86, 32, 200000.0, 10, 800000.0)
+    1638400000.0
     """
-    return workspace_bytes + graphs * layers * bytes_per_layer
+    return workspace_bytes + graphs * (layers * bytes_per_layer + mixtures * bytes_per_mixture)
 
 
 @formula(unit="tokens", ref="arXiv:2309.06180")

@@ -21,6 +21,8 @@ def latent(s: Source) -> Given:
         "qk_rope_head_dim": rope,
         "qk_nope_head_dim": key - rope,
         "v_head_dim": value,
+        # llama.cpp runs MLA over its latent only where the file has both keys; else it expands and caches every head.
+        **({} if s.raw("attention.key_length_mla") and s.raw("attention.value_length_mla") else {"expanded_cache": True}),
     }
 
 
