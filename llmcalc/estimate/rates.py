@@ -160,7 +160,7 @@ def era(engine: Engine) -> str:
     if family == "vllm":
         if release.startswith("deepspeed"):
             return release
-        return {"vllm@0.4": "vllm@0", "vllm@0.6": "vllm@0", "vllm@0.8": "vllm@0.8"}.get(engine.name, "vllm")
+        return "vllm@0" if engine.since < (0, 8) else "vllm@0.8" if engine.since < (0, 12) else "vllm"
     if family == "trt-llm" and release:
         return "trt-llm@0" if release.startswith("0.") else "trt-llm@1.0" if release.startswith("1.0") else "trt-llm"
     if family == "llama.cpp" and release:
