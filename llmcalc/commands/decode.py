@@ -38,7 +38,9 @@ def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Other
         raise UsageError("bad-value", "--prompt and --output-tokens describe a request together", "give both, or neither")
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     if work.ctx is None and read is not None and answer is not None:
-        tokens, assumed = read + answer // 2, (f"ctx {read + answer // 2:,} tokens: the prompt and half of the answer",)
+        looked = c.seen(found, work.image)
+        tokens = read + answer // 2 + (looked.tokens if looked else 0)
+        assumed = (f"ctx {tokens:,} tokens: the prompt{', its images' if looked else ''} and half of the answer",)
     sequences = work.batch
     plan = c.placed(found, place, run)
     held = Workload(tokens, sequences, read, answer)
