@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import sys
-import textwrap
 from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
@@ -43,7 +42,13 @@ class _Plain:
 
 
 class Command(_Plain, typer.core.TyperCommand):
-    """A command whose words are taken as they were typed."""
+    """A command whose words are taken as they were typed, and whose help has its options in groups."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """What must be given, what may be, examples."""
+        from llmcalc.commands import helped, options
+
+        helped.page(self, options.SECTIONS, ctx, formatter)
 
 
 class Group(_Plain, typer.core.TyperGroup):
@@ -83,25 +88,10 @@ def build(command: str | None = None) -> typer.Typer:
         for one in (app, *(group.typer_instance for group in app.registered_groups)):
             for info in one.registered_commands if one else ():
                 info.cls = Command
-                info.epilog = _to_copy(info.epilog or "")
     else:
         for name in COMMANDS:
             app.command(name, help=_summary(name))(lambda: None)
     return app
-
-
-def _to_copy(epilog: str) -> str:
-    """Examples as a shell takes them: a long one goes on behind a backslash, never broken at a hyphen or inside of quotes."""
-    width = max(min(shutil.get_terminal_size().columns, 80) - 6, 20)
-    paragraphs = []
-    for text in epilog.split("\n\n"):
-        if "llmcalc " in text and text.startswith("  "):
-            whole = re.sub("'[^']*'", lambda quoted: quoted[0].replace(" ", "\0"), text.strip())
-            whole = re.sub(r"( --?\w[-\w]*) (?=[^-|>])", "\\1\0", whole)  # an option and its value
-            lines = textwrap.wrap(whole, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-            text = "\b\n" + " \\\n".join(lines).replace("\0", " ")
-        paragraphs.append(text)
-    return "\n\n".join(paragraphs)
 
 
 def _summary(name: str) -> str:

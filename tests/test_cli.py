@@ -18,6 +18,7 @@ import pytest
 from llmcalc import __version__
 from llmcalc.cli import main
 from llmcalc.commands import COMMANDS
+from llmcalc.commands.options import SECTIONS
 
 KV = ["kv", "--model", "Qwen/Qwen3-8B", "--ctx", "32768"]
 QWEN3_8B_32K = 4831838208  # 36 layers x 2 x 8 x 128 x 2 B x 32,768
@@ -337,6 +338,11 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert main([name, "--help"]) == 0
         text = capsys.readouterr().out
         assert "Usage: llmcalc" in text
+        if name not in ("models", "hardware"):
+            heads = [line[:-1] for line in text.splitlines() if line[:-1] in SECTIONS]
+            options = sum(line.startswith("  -") for line in text.splitlines())
+            assert heads == sorted(heads, key=SECTIONS.index) and heads[-1] == "Output"
+            assert options > 13 or len(text.splitlines()) <= 24, f"{name} --help scrolls on a small terminal"
 
 
 @pytest.mark.parametrize("short", ["fit Qwen/Qwen3-8B 2xh100-sxm", "fit Qwen/Qwen3-8B h100-sxm:2", "fit Qwen/Qwen3-8B '2 h100-sxm'"])

@@ -107,9 +107,9 @@ class About(o.Group):
 
     model = o.option(None, "--model", "-m", metavar="MODEL", help="Only rows of this model.")
     hardware = o.option(None, "--hardware", "-d", "--gpu", "--device", metavar="DEVICE", help="Only rows of this device.")
-    rows = o.option(None, "--rows", metavar="FILE", help="Your own rows instead: YAML, JSON, CSV, or what a load generator wrote.")
-    each = o.switch("--each", help="Row by row. [default: with --model, --hardware or --rows]")
-    worst = o.option("3", "--worst", metavar="N", read=parse.counting(least=0, most=1000), help="Name the rows that are furthest off.")
+    rows = o.option(None, "--rows", metavar="FILE", help="Your own: YAML, JSON, CSV, a load generator's.")
+    each = o.switch("--each", help="Row by row, as with any of these.")
+    worst = o.option("3", "--worst", metavar="N", read=parse.counting(least=0, most=1000), help="Rows to name that are furthest off.")
     plot = o.switch("--plot", help="Draw expected against measured.")
 
 

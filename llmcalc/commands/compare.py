@@ -87,6 +87,7 @@ class Racks(s.Racks):
 class Compared(o.Group):
     """At which context and batch, within which limit, in which order."""
 
+    section = "Workload"
     ctx = o.Work.ctx
     batch = o.option(
         None, "--batch", "-b", metavar="N", help="Sequences, or max: all that fit. [default: 1; with --max-tpot, all within it]"

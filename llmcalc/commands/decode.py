@@ -26,6 +26,7 @@ Examples:
 class Others(o.Group):
     """The requests that are served beside the step."""
 
+    section = "Workload"
     prompt = o.Request.prompt.but(help="Prompt of the others' requests, which interrupt the expected step.")
     output_tokens = o.Request.output_tokens
 

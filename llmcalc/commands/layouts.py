@@ -32,6 +32,7 @@ class Counted(o.Group):
 class Checked(o.File):
     """Where the answer goes; its verdict."""
 
+    section = "Output"
     check = o.Output.check
 
 

@@ -28,6 +28,7 @@ WORDS = {
 class Going(o.Group):
     """What the service does, and what it should do better."""
 
+    section = "Workload"
     prompt = o.Request.prompt
     output_tokens = o.option("256", "--output-tokens", metavar="TOKENS", read=units.tokens, help="Tokens written per request.")
     cached = o.Request.cached

@@ -87,12 +87,14 @@ Reference = Annotated[str, typer.Argument(metavar="MODEL", autocompletion=comple
 class Offline(o.Group):
     """Whether the Hub may be asked."""
 
+    section = "Model"
     offline = o.Whence.offline
 
 
 class Chosen(o.Group):
     """Which of the bundled models."""
 
+    section = "Model"
     least = o.option(None, "--min", metavar="PARAMS", read=parse.params, help="With at least so many parameters: 20B.")
     most = o.option(None, "--max", metavar="PARAMS", read=parse.params, help="With at most so many.")
     kind = o.option(None, "--kind", metavar="KIND", help="moe, dense or hybrid (with layers that keep a state).")

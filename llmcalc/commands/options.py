@@ -21,6 +21,8 @@ from llmcalc.errors import UsageError
 
 T = TypeVar("T")
 S = TypeVar("S")
+SECTIONS = ("Options", "Model", "Deployment", "Workload", "Limits", "Money", "Output")
+"""The headings of --help, in order."""
 
 
 class Option(Generic[T]):
@@ -28,10 +30,10 @@ class Option(Generic[T]):
 
     def __init__(self, kind: Any, default: Any, flags: tuple[str, ...], read: Callable[[str, str], Any], shown: dict[str, Any]) -> None:
         self.kind, self.default, self.flags, self.read, self.shown = kind, default, flags, read, shown
-        self.name = ""
+        self.name = self.section = ""
 
     def __set_name__(self, group: type[Group], name: str) -> None:
-        self.name = name
+        self.name, self.section = name, self.section or group.section  # where it was first; a copy stays there
 
     @overload
     def __get__(self, group: None, owner: type[Group]) -> Option[T]: ...
@@ -75,7 +77,7 @@ class Option(Generic[T]):
         if hidden and self.default is ...:
             default = None
         kind = self.kind | None if self.kind is not bool and default is None else self.kind
-        info = typer.Option(*self.flags, **({"hidden": True} if hidden else {}) | self.shown)
+        info = typer.Option(*self.flags, **({"hidden": True} if hidden else {}) | {"rich_help_panel": self.section} | self.shown)
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
@@ -107,6 +109,8 @@ class Group:
 
     needs = ""
     """The option without which others of the command have no use."""
+    section = "Options"
+    """The heading of its options in --help: one of SECTIONS."""
 
     def __init__(self, **words: Any) -> None:
         known = self.options()
@@ -140,9 +144,10 @@ class Group:
 class Whence(Group):
     """Where a model's config comes from."""
 
+    section = "Model"
     revision = option(None, "--revision", metavar="REV", help="Branch, tag or commit on the Hub.")
     offline = switch("--offline", help="Never touch the network.")
-    refresh = switch("--refresh", help="Go to the Hub even if bundled or cached.")
+    refresh = switch("--refresh", help="Ask the Hub even if bundled or cached.")
 
 
 class ModelChoice(Whence):
@@ -156,13 +161,14 @@ class ModelChoice(Whence):
         "--model-path",
         metavar="MODEL",
         autocompletion=completion.models,
-        help="org/name, org/name@revision, Hub URL, folder, config.json, .gguf file, org/name-GGUF:Q4_K_M, or - for stdin.",
+        help="org/name[@rev], URL, folder, .gguf or - (stdin).",
     )
 
 
 class Layout(Group):
     """In which formats, and laid out how."""
 
+    section = "Deployment"
     weights = option(
         "auto",
         "--weights",
@@ -170,7 +176,7 @@ class Layout(Group):
         "-q",
         metavar="FORMAT",
         autocompletion=completion.weights,
-        help="auto (as the checkpoint ships) or a number format.",
+        help="auto (as it ships) or a format.",
     )
     kv_dtype = option(
         "auto",
@@ -180,7 +186,7 @@ class Layout(Group):
         "-ctk",
         metavar="FORMAT",
         autocompletion=completion.caches,
-        help="auto (the checkpoint's scheme, else its dtype) or a format.",
+        help="auto (as it ships) or a format.",
     )
     tp = option(
         None,
@@ -190,7 +196,7 @@ class Layout(Group):
         "--tp-size",
         metavar="N",
         read=parse.counting(most=8192),
-        help="Tensor parallel ranks. [default: 1, or N of 'Nx device']",
+        help="Tensor parallel. [default: N of 'Nx device']",
     )
     pp = option(
         "1", "--pp", "--pipeline-parallel-size", "-pp", "--pp-size", metavar="N", read=parse.counting(most=1024), help="Pipeline stages."
@@ -206,22 +212,22 @@ class Layout(Group):
         "--dp-size",
         metavar="N",
         read=parse.counting(most=8192),
-        help="Groups of tp ranks, each with sequences of its own; experts are dealt over all.",
+        help="Data parallel groups of ranks.",
     )
 
 
 class Wires(Group):
     """What connects the devices."""
 
-    link = option(
-        None, "--link", metavar="LINK", help="Link inside a node instead of the profile's: pcie4-host, nvlink-bridge, tb5, 200GbE."
-    )
-    network = option(None, "--network", metavar="RATE", help="Network between nodes, of each device: 400Gb/s, ndr, 200GbE.")
+    section = "Deployment"
+    link = option(None, "--link", metavar="LINK", help="Inside a node: pcie4-host, nvlink-bridge, tb5.")
+    network = option(None, "--network", metavar="RATE", help="Between nodes, of each device: 400Gb/s, ndr.")
 
 
 class Named(Group):
     """Which devices."""
 
+    section = "Deployment"
     hardware = option(
         ...,
         "--hardware",
@@ -230,7 +236,7 @@ class Named(Group):
         "--device",
         metavar="DEVICE",
         autocompletion=completion.devices,
-        help="Id, alias, driver's name, YAML file; or '2x rtx-4090'.",
+        help="Id, alias, YAML file, '2x rtx-4090'.",
     )
 
 
@@ -245,12 +251,13 @@ class Placement(Stored, Wires):
 class Running(Group):
     """What runs it: the engine and its own options about memory and steps."""
 
+    section = "Deployment"
     engine = option(
         "napkin",
         "--engine",
         metavar="NAME",
         autocompletion=completion.engines,
-        help="Memory policy: napkin, vllm (vllm@0.11), sglang, llama.cpp, ...",
+        help="vllm, vllm@0.11, llama.cpp, …",
     )
     memory_utilization = option(
         None,
@@ -259,9 +266,9 @@ class Running(Group):
         "--mem-fraction-static",
         metavar="SHARE",
         read=parse.fraction,
-        help="Share of device memory the engine may use.",
+        help="Share of the memory for the engine.",
     )
-    reserve = option("0", "--reserve", metavar="SIZE", read=parse.reserve_bytes, help="Memory kept free on each device, such as 6GB.")
+    reserve = option("0", "--reserve", metavar="SIZE", read=parse.reserve_bytes, help="Kept free on each device: 6GB.")
     max_num_batched_tokens = option(
         None,
         "--max-num-batched-tokens",
@@ -270,7 +277,7 @@ class Running(Group):
         "--chunked-prefill-size",
         metavar="TOKENS",
         read=parse.counting(most=2**24),
-        help="Tokens of an engine's step. [default: the engine's]",
+        help="Tokens of a step. [default: the engine's]",
     )
     max_num_seqs = option(
         None,
@@ -280,14 +287,14 @@ class Running(Group):
         "--max-running-requests",
         metavar="N",
         read=parse.counting(most=2**20),
-        help="Sequences an engine runs at a time. [default: the engine's]",
+        help="Sequences at a time. [default: the engine's]",
     )
     lora_rank = option(
         None, "--lora-rank", "--max-lora-rank", metavar="R", read=parse.counting(most=4096), help="Rank of the adapters served."
     )
     max_loras = option(None, "--max-loras", metavar="N", read=parse.counting(most=65_536), help="Adapters in use at once. [default: 1]")
     lora_targets = option(
-        None, "--lora-targets", metavar="NAMES", read=parse.names, help="Matrices they are for: q_proj,v_proj. [default: every linear one]"
+        None, "--lora-targets", metavar="NAMES", read=parse.names, help="Of which matrices: q_proj,v_proj. [default: all]"
     )
 
 
@@ -301,13 +308,13 @@ class Hosting(Running):
         "--gpu-layers",
         metavar="N",
         read=parse.layers,
-        help="Layers that stay on the GPU (llama.cpp); 99: all.",
+        help="Layers on the GPU (llama.cpp); 99: all.",
     )
-    n_cpu_moe = option(None, "--n-cpu-moe", metavar="N", read=parse.layers, help="Layers whose experts lie in host memory; 99: all.")
+    n_cpu_moe = option(None, "--n-cpu-moe", metavar="N", read=parse.layers, help="Layers with experts on the host; 99: all.")
     cpu_offload_gb = option(
-        None, "--cpu-offload-gb", metavar="SIZE", read=parse.gibibytes, help="Weights of each GPU that lie in host memory (vLLM), in GiB."
+        None, "--cpu-offload-gb", metavar="SIZE", read=parse.gibibytes, help="GiB of each GPU's weights on the host (vLLM)."
     )
-    host = option(None, "--host", metavar="CPU", help="Whose memory that is: epyc-9654, ryzen-7950x. [default: a common desktop]")
+    host = option(None, "--host", metavar="CPU", help="The host: epyc-9654. [default: a common desktop]")
     host_bandwidth = option(
         None, "--host-bandwidth", metavar="RATE", read=parse.quantity("bytes/s"), help="Bandwidth of the host's memory: 80GB/s."
     )
@@ -317,7 +324,7 @@ class Pooled(Hosting):
     """The same, and what an engine's pool of caches depends on."""
 
     enforce_eager = switch("--enforce-eager", help="No CUDA graphs (vLLM).")
-    no_graph_estimate = switch("--no-graph-estimate", help="CUDA graphs are not taken from the pool (vLLM), as before 0.21.")
+    no_graph_estimate = switch("--no-graph-estimate", help="CUDA graphs beside the pool (vLLM before 0.21).")
     language_model_only = switch("--language-model-only", help="Without the encoder of images and sound.")
     block_size = option(
         None,
@@ -325,7 +332,7 @@ class Pooled(Hosting):
         "--page-size",
         metavar="TOKENS",
         read=parse.counting(most=65_536),
-        help="Tokens of a block of the cache. [default: the engine's]",
+        help="Of the cache. [default: the engine's]",
     )
     available_kv = option(
         None,
@@ -334,13 +341,14 @@ class Pooled(Hosting):
         "--kv-cache-memory-bytes",
         metavar="SIZE",
         read=parse.gibibytes,
-        help="Each device's pool as an engine's log says it: 10.55GiB.",
+        help="Each device's pool, as a log says it: 10.55GiB.",
     )
 
 
 class Work(Group):
     """What is held at once."""
 
+    section = "Workload"
     ctx = option(
         None,
         "--ctx",
@@ -351,19 +359,20 @@ class Work(Group):
         "--ctx-size",
         metavar="TOKENS",
         read=units.tokens,
-        help="Tokens held per sequence: 32768, 32k, 1M (k = 1024).",
+        help="Tokens of each sequence: 32768, 32k (k = 1024).",
     )
     batch = option("1", "--batch", "-b", "--batch-size", metavar="N", read=parse.whole_number, help="Concurrent sequences.")
-    image = option(None, "--image", metavar="WxH[,N]", read=parse.image, help="Images in each prompt: 1024x1024, or 1024x768,3 for three.")
+    image = option(None, "--image", metavar="WxH[,N]", read=parse.image, help="Images in each prompt: 1024x768,3 for three.")
 
 
 class Request(Group):
     """What one request asks."""
 
+    section = "Workload"
     prompt = option(
         None, "--prompt", "--input-len", "--isl", metavar="TOKENS", read=units.tokens, help="Prompt tokens. [default: the context]"
     )
-    cached = option("0", "--cached", metavar="TOKENS", read=parse.count_or_zero, help="Prompt tokens already in the prefix cache.")
+    cached = option("0", "--cached", metavar="TOKENS", read=parse.count_or_zero, help="Of the prompt, already in the prefix cache.")
     output_tokens = option(
         None, "--output-tokens", "--output-len", "--osl", metavar="TOKENS", read=units.tokens, help="Tokens written per request."
     )
@@ -372,6 +381,7 @@ class Request(Group):
 class Arrivals(Group):
     """What arrives: at which rate, or which trace."""
 
+    section = "Workload"
     rate = option(None, "--rate", metavar="RATE", help="Requests: 12 (per second), 700/min, 1e6/day.", read=parse.per_second)
     trace = option(None, "--trace", metavar="FILE", help="CSV or JSONL: arrival_s, prompt_tokens, output_tokens.")
     traffic = option(None, "--traffic", metavar="FILE", help="YAML with a mix: rate, cv, kinds: [{share, prompt, output_tokens}].")
@@ -380,66 +390,63 @@ class Arrivals(Group):
         "--reasoning-tokens",
         metavar="TOKENS",
         read=parse.count_or_zero,
-        help="Tokens thought before each answer; paid, not shown.",
+        help="Thought before each answer; paid, not shown.",
     )
-    arrival_cv = option(
-        "1", "--arrival-cv", metavar="CV", read=parse.variation, help="Variation between arrivals: 1 random, above 1 in bursts, 0 even."
-    )
-    prompt_cv = option(
-        "0", "--prompt-cv", metavar="CV", read=parse.variation, help="Variation of prompt lengths (lognormal); 0: all alike."
-    )
-    output_cv = option(
-        "0", "--output-cv", metavar="CV", read=parse.variation, help="Variation of output lengths (lognormal); 0: all alike."
-    )
-    seed = option("0", "--seed", metavar="N", read=parse.counting(least=0), help="Seed of the random arrivals and lengths.")
+    arrival_cv = option("1", "--arrival-cv", metavar="CV", read=parse.variation, help="Of arrivals: 1 random, above in bursts, 0 even.")
+    prompt_cv = option("0", "--prompt-cv", metavar="CV", read=parse.variation, help="Of prompt lengths; 0: all alike.")
+    output_cv = option("0", "--output-cv", metavar="CV", read=parse.variation, help="Of output lengths; 0: all alike.")
+    seed = option("0", "--seed", metavar="N", read=parse.counting(least=0), help="Of the random arrivals and lengths.")
 
 
 class Limits(Group):
     """What a service promises."""
 
-    max_ttft = option(None, "--max-ttft", metavar="TIME", read=parse.limit, help="Limit on the time to the first token, such as 1s.")
-    max_tpot = option(None, "--max-tpot", metavar="TIME", read=parse.limit, help="Limit on the time per token, such as 40ms.")
-    percentile = option("95", "--percentile", metavar="P", read=parse.percentile, help="At which percentile of requests the limits hold.")
+    section = "Limits"
+    max_ttft = option(None, "--max-ttft", metavar="TIME", read=parse.limit, help="Limit on the time to the first token: 1s.")
+    max_tpot = option(None, "--max-tpot", metavar="TIME", read=parse.limit, help="Limit on the time per token: 40ms.")
+    percentile = option("95", "--percentile", metavar="P", read=parse.percentile, help="Percentile of requests that hold the limits.")
 
 
 class Steps(Group):
     """How an engine steps through a stream of requests."""
 
+    section = "Deployment"
     method = option(
         None,
         "--method",
         metavar="NAME",
         autocompletion=completion.methods,
-        help="expected (what an engine takes) or napkin (the textbook's, at --mfu and --mbu). [default: expected]",
+        help="expected (in an engine) or napkin (the textbook's, at --mfu and --mbu). [default: expected]",
     )
     chunk = option(
         None,
         "--chunk",
         metavar="TOKENS",
         read=parse.count_or_zero,
-        help="Prompt tokens per step (chunked prefill); 0: whole prompts. [default: the engine's, 2048 without one]",
+        help="Prompt tokens per step; 0: whole prompts. [default: the engine's, else 2048]",
     )
-    mfu = option(None, "--mfu", metavar="SHARE", read=parse.fraction, help="Share of the compute rate reached. [default: 0.5 with napkin]")
-    mbu = option(None, "--mbu", metavar="SHARE", read=parse.fraction, help="Share of the bandwidth reached. [default: 0.8 with napkin]")
+    mfu = option(None, "--mfu", metavar="SHARE", read=parse.fraction, help="Of the compute rate. [default: 0.5 with napkin]")
+    mbu = option(None, "--mbu", metavar="SHARE", read=parse.fraction, help="Of the bandwidth. [default: 0.8 with napkin]")
     max_batch = option(
         None,
         "--max-batch",
         metavar="N",
         read=parse.counting(most=100_000),
-        help="Most sequences of a replica at once. [default: the engine's max_num_seqs, 1024 without one]",
+        help="Most at once. [default: the engine's, else 1024]",
     )
 
 
 class Drafts(Group):
     """What drafts tokens for the model to check."""
 
+    section = "Deployment"
     draft_tokens = option(
         "0",
         "--draft-tokens",
         "-g",
         metavar="N",
         read=parse.counting(least=0, most=1000),
-        help="Tokens drafted per step: what drafts them takes memory, too.",
+        help="Tokens drafted per step.",
     )
     draft = option(
         None,
@@ -447,32 +454,34 @@ class Drafts(Group):
         "--draft-model",
         metavar="MODEL",
         autocompletion=completion.models,
-        help="The model that drafts. [default: the target's own prediction layers]",
+        help="What drafts. [default: the target's own layers]",
     )
 
 
 class Money(Group):
     """What a device costs."""
 
+    section = "Money"
     price = option(
         None,
         "--price",
         metavar="USD",
         read=parse.prices,
-        help="USD per device-hour, for all or for each: 2.50, or h100-sxm=2.2,mi300x=1.9.",
+        help="USD per device-hour: 2.5, or h100=2.2,mi300x=1.9.",
     )
     price_kind = option(
         None,
         "--price-kind",
         metavar="KIND",
         read=parse.choice("on-demand", "long-rental", "spot", "ownership"),
-        help="Which recorded prices count: on-demand, long-rental, spot, ownership. [default: one kind for all]",
+        help="on-demand, long-rental, spot or ownership. [default: one kind for all]",
     )
 
 
 class Reading(Group):
     """By which method times are estimated."""
 
+    section = "Deployment"
     method = option(
         "napkin",
         "--method",
@@ -491,16 +500,17 @@ class Deciding(Reading):
 class File(Group):
     """Where a result goes, and in which format."""
 
+    section = "Output"
     format = option(
         "table",
         "--format",
         "-f",
         metavar="FORMAT",
         autocompletion=completion.outputs,
-        help=f"{', '.join(list(present.FORMATS)[:-1])} or {list(present.FORMATS)[-1]}.",
+        help=f"{', '.join(list(present.FORMATS)[1:-1])} or {list(present.FORMATS)[-1]}.",
     )
     json = switch("--json", help="Same as --format json.")
-    output = option(None, "--output", "-o", metavar="FILE", help="Write to a file; its ending picks the format.")
+    output = option(None, "--output", "-o", metavar="FILE", help="A file to write; its ending picks the format.")
 
     def chosen(self) -> present.Format:
         """The format. Errors: bad-value, unknown-output-format."""
@@ -512,7 +522,7 @@ class File(Group):
 class Output(File):
     """The same of an estimate: its derivation, and its verdict as an exit code."""
 
-    explain = switch("--explain", help="Print every figure's formula, substituted values and origins.")
+    explain = switch("--explain", help="Every figure's formula, values and origins.")
     check = switch("--check", help="Exit with 3 if the verdict is negative.")
 
 

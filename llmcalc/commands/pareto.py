@@ -70,6 +70,7 @@ OWN_FRONTS = 12
 class Searched(o.Group):
     """At which context, and what is said of the front."""
 
+    section = "Workload"
     ctx = o.Work.ctx
     mark = o.repeated("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT, such as chat=50ms.")
     point = o.repeated("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'.")
@@ -81,6 +82,7 @@ class Searched(o.Group):
 class Limited(o.Group):
     """What the chosen point must hold."""
 
+    section = "Limits"
     max_tpot = o.option(None, "--max-tpot", metavar="TIME", read=s.most(), help="Longest time per output token, such as 50ms.")
     max_ttft = o.option(None, "--max-ttft", metavar="TIME", read=s.most(), help="Longest time to the first token of a prompt.")
     min_tokens_per_s = o.option(None, "--min-tokens-per-s", metavar="N", read=parse.positive, help="Least tokens/s of the whole batch.")

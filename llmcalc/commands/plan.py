@@ -65,6 +65,7 @@ class Promises(o.Limits):
 class Further(o.Group):
     """What else is asked."""
 
+    section = "Workload"
     disaggregate = o.switch("--disaggregate", help="Also size separate pools for prefill and decode.")
     transfer = o.option(
         "50GB/s",

@@ -25,6 +25,7 @@ Examples:
 class Prompt(o.Group):
     """The prompt that is read, and who is decoding meanwhile."""
 
+    section = "Workload"
     prompt = o.Request.prompt
     cached = o.Request.cached
     batch = o.Work.batch.but(default="0", read=parse.counting(least=0))

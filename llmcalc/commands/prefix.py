@@ -31,6 +31,7 @@ Examples:
 class Shared(o.Group):
     """What sequences and users have in common, and where it is kept."""
 
+    section = "Workload"
     batch = o.Work.batch.but(flags=("--sequences", "--batch", "-b"), help="Sequences with the common prefix.")
     prefix = o.option(
         None, "--prefix", metavar="TOKENS", read=units.tokens, help="Tokens that all prompts begin with. [default: the prompt]"

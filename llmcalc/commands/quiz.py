@@ -26,18 +26,14 @@ from llmcalc.quiz.session import Session, answer_text
 EXAMPLES = """
 Examples:
 
-  llmcalc quiz
-
-  llmcalc quiz --topic napkin,cost --level 2 --count 10 --timer 2min
-
-  llmcalc quiz --timed --level 3
+  llmcalc quiz --topic napkin,cost --level 2 --count 10 --timed
 
   llmcalc quiz --seed 7 --count 20 -f markdown > worksheet.md
 
-  printf '14.2 ms\\n0.67 GB\\n' | llmcalc quiz --topic napkin --count 2 --seed 7
+  printf '14.2 ms\\n0.67 GB\\n' | llmcalc quiz --topic napkin -n 2 --seed 7
 
 Topics: kv, heads, weights, batch, ceiling, decode, critical, crossover, quantise, cost, tpot, prefill, prefix, speculation,
-sampling, paging, batching, parallel, moe, sizing, napkin (the five problems of the course notes), levers.
+sampling, paging, batching, parallel, moe, sizing, napkin (a course's five problems), levers.
 """
 MAX_LINE = 64 * 1024
 COLUMNS = tuple(
@@ -73,19 +69,17 @@ class Asking(o.Group):
         "--seed",
         metavar="N",
         read=parse.counting(least=0, most=2**63),
-        help="The same seed asks the same questions. [default: by chance]",
+        help="The same one asks the same. [default: by chance]",
     )
-    timer = o.option(
-        None, "--timer", metavar="TIME", read=parse.quantity("s"), help="Time for one answer, such as 90s; late ones get half the credit."
-    )
-    timed = o.switch("--timed", help="As in an interview: 1, 2 or 3 minutes by level, solutions at the end.")
-    progress = o.switch("--progress", help="What earlier sittings showed: topics, misses, what to repeat.")
-    review = o.switch("--review", help="Begin with questions that were missed before.")
+    timer = o.option(None, "--timer", metavar="TIME", read=parse.quantity("s"), help="For each answer: 90s; late ones count half.")
+    timed = o.switch("--timed", help="1 to 3 minutes by level, solutions at the end.")
+    progress = o.switch("--progress", help="Of earlier sittings: topics, misses, what to do.")
+    review = o.switch("--review", help="Begin with what was missed before.")
     lang = o.option("en", "--lang", metavar="LANGUAGE", help="en or ru.")
 
 
 def quiz_command(asking: Asking, out: o.File) -> None:
-    """Napkin problems with real models and devices, marked by order of magnitude and explained by the estimates themselves."""
+    """Napkin problems as in interviews, marked by order of magnitude, worked out."""
     if asking.progress:
         c.say(progress(asking.topic, asking.level), out)
         return

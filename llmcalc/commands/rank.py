@@ -23,8 +23,6 @@ Examples:
   llmcalc rank -d rtx-4090 -c 16k --min-speed 30 --task coding
 
   llmcalc rank -d rtx-3090,rtx-5090 -c 16k
-
-  llmcalc rank -d auto --engine ollama --family qwen
 """
 SCREEN = 10
 """Rows of the first screen."""
@@ -33,18 +31,17 @@ SCREEN = 10
 class Machines(o.Group):
     """On what."""
 
-    hardware = o.Placement.hardware.but(
-        metavar="DEVICES", help="A device, '2x rtx-3090', or auto (this machine); of several, what the others add."
-    )
+    hardware = o.Placement.hardware.but(metavar="DEVICES", help="'2x rtx-3090', auto; A,B: what B adds.")
 
 
 class Wish(o.Group):
     """What it has to do."""
 
-    ctx = o.Work.ctx.but(help="Tokens of context to hold. [default: 8k; models that end before that, too]")
+    section = "Workload"
+    ctx = o.Work.ctx.but(help="Tokens to hold. [default: 8k or its most]")
     batch = o.Work.batch
-    min_speed = o.option("10", "--min-speed", metavar="N", read=parse.positive, help="Least tokens/s of one sequence; 10 is reading speed.")
-    task = o.option("text", "--task", metavar="TASK", help="Rated for text, coding or vision.")
+    min_speed = o.option("10", "--min-speed", metavar="N", read=parse.positive, help="Least tokens/s of one sequence.")
+    task = o.option("text", "--task", metavar="TASK", help="text, coding or vision.")
     family = o.option("", "--family", metavar="TEXT", help="Only models whose id contains this.")
     sort = o.option("quality", "--sort", metavar="KEY", help="quality, speed or memory.")
     all = o.switch("--all", help="Every model that runs, not only the first ten.")
@@ -53,7 +50,8 @@ class Wish(o.Group):
 class Engine(o.Group):
     """What runs it."""
 
-    engine = o.option(None, "--engine", metavar="NAME", help="[default: llama.cpp on one user's machine, else vllm]")
+    section = "Deployment"
+    engine = o.option(None, "--engine", metavar="NAME", help="[default: llama.cpp, on servers vllm]")
 
 
 def rank_command(place: Machines, wish: Wish, run: Engine, out: o.File) -> None:

@@ -34,6 +34,7 @@ PROMPTS = (32, 128, 512, 2048)
 class Drawn(o.Group):
     """Which points are drawn."""
 
+    section = "Workload"
     ctx = o.Work.ctx
     batch = o.option(None, "--batch", "-b", metavar="N,...", help="Batches to draw. [default: 1, 2, 4, ... to the most that fit]")
     prompt = o.option(None, "--prompt", metavar="TOKENS,...", help="Prompts to draw. [default: 32 ... 2048 and the context]")

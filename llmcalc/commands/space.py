@@ -33,6 +33,7 @@ MOST_RANKS = 8  # of "all": beyond one node of eight the link model is not check
 class Racks(o.Group):
     """Devices, formats and numbers of ranks to choose from."""
 
+    section = "Deployment"
     hardware = o.Placement.hardware.but(
         metavar="DEVICES", help="Ids or aliases between commas, '2x rtx-4090', all, or filters such as 'vendor=amd,class=datacenter'."
     )

@@ -45,6 +45,7 @@ def _share(text: str, name: str) -> float:
 class Drafting(o.Group):
     """What drafts, how many tokens, and how many of them are accepted."""
 
+    section = "Deployment"
     acceptance = o.option(None, "--acceptance", "-a", metavar="SHARE", read=parse.fraction, help="Chance that a draft token is accepted.")
     draft_tokens = o.Drafts.draft_tokens.but(default=None, read=parse.counting(most=1000), help="Drafts per step. [default: the best]")
     draft = o.Drafts.draft.but(default=None, help="A draft model by name.")

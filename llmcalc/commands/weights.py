@@ -31,7 +31,7 @@ class Stored(o.Group):
     """In which format, and whether the files are looked at."""
 
     weights = o.Layout.weights
-    from_files = o.switch("--from-files", help="Read the weight files' headers too (safetensors, GGUF; no weights), and compare.")
+    from_files = o.switch("--from-files", help="Compare with the weight files' headers, too.")
 
 
 def weights(which: o.ModelChoice, stored: Stored, out: o.Output) -> None:
