@@ -64,7 +64,8 @@ def norm(name: str, width: int, style: NormStyle = "rms") -> tuple[Weight, ...]:
 Reach = Literal["full", "window", "chunked"]
 Kind = (
     Reach
-    | Literal["shared", "cross", "bidirectional", "sparse", "shared-weights", "cca", "mla", "mla-sparse", "compressed", "compressed-sparse"]
+    | Literal["shared", "cross", "bidirectional", "sparse", "shared-weights", "cca", "mla", "mla-sparse"]
+    | Literal["compressed", "compressed-sparse", "shared-compressed"]
     | Literal["delta-net", "kimi-delta", "lightning", "linear", "mamba1", "mamba2", "rg-lru", "short-conv", "linear-layer"]
     | Literal["rwkv4", "rwkv5", "rwkv6", "rwkv7", "mlstm"]
 )

@@ -47,7 +47,7 @@ QUANT_KEPT = frozenset(
     """quant_method quant_algo moe_quant_algo kv_cache_quant_algo kv_cache_scheme bits num_bits group_size mode desc_act sym
     zero_point version format fmt scale_fmt weight_block_size activation_scheme modules_to_not_convert ignore ignored_layers
     exclude_modules config_groups quantized_layers checkpoint_format lm_head load_in_4bit load_in_8bit bnb_4bit_quant_type
-    bnb_4bit_use_double_quant bnb_4bit_compute_dtype bnb_4bit_quant_storage llm_int8_skip_modules""".split()
+    expert_dtype bnb_4bit_use_double_quant bnb_4bit_compute_dtype bnb_4bit_quant_storage llm_int8_skip_modules""".split()
 )
 UNQUANTISED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
 _VECTOR = re.compile(r"(norm|bias|A_log|dt_bias)\d?$")  # no matrix, so no scheme quantises it: naming it says nothing

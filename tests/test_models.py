@@ -18,7 +18,15 @@ ROOT = Path(__file__).parent.parent
 FOLDER = data.bundled("models")
 IDS = sources.bundled_ids()
 # What a reader may say about a model that is not a fault of its file.
-NOTES = ("not counted: ", "the name says ", "Qwen3Model: no head", "not in the file, but ", "cross-attention", "no image counted: ")
+NOTES = (
+    "not counted: ",
+    "the name says ",
+    "Qwen3Model: no head",
+    "not in the file, but ",
+    "cross-attention",
+    "no image counted: ",
+    "a prompt is counted through ",
+)
 
 
 def read(id: str) -> Model:

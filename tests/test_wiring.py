@@ -15,6 +15,7 @@ from llmcalc import checkpoint, formats, model, sources
 from llmcalc.architecture import CONTEXT_KEYS, KINDS, Entry
 from llmcalc.config import METADATA, SHAPING
 from llmcalc.errors import ConfigError, SourceError
+from llmcalc.estimate import memory
 from llmcalc.estimate.weight_files import packed_bits
 from llmcalc.sources.repository import ranged
 
@@ -97,6 +98,41 @@ def test_qwen_4_reads_what_its_indexer_picks() -> None:
     }
     found = entries(raw | {"indexer_kv_heads": 1, "indexer_budget": 1536, "hc_count": 4, "hc_lowrank": 4})
     assert {layer[0].reads for layer in found if layer} == {1536}
+
+
+def test_four_layers_of_deepseek_v4_1_keep_what_all_read() -> None:
+    """The card of DeepSeek-V4.1-Flash: 552B beside 196B of n-grams, 16B active; vLLM's recipe: five parts of its files in GiB, 890 B of context per token.
+
+    Those are 2.5 entries of 512 numbers in 4 bits with a byte for 16, and a key of 128 with one for 32.
+    """
+    found = model.read(sources.read_bundled("deepseek-ai/DeepSeek-V4.1-Flash").config)
+    grams = sum(weight.params for _, weight in model.weights(found) if weight.name == "engram.embed")
+    assert (round(grams / 1e9), round((memory.language_params(found) - grams) / 1e9)) == (197, 552)
+    assert round(memory.active_params(found) / 1e9) == 16
+    stored = checkpoint.read(found, formats.FORMATS["bf16"])
+    assert stored is not None
+    ours = model.weights(found), *([(1, weight) for weight in beside] for beside in (found.towers or (), found.stack.mtp))
+    theirs = stored.language, stored.towers, stored.mtp
+    held = sum(checkpoint.size(w, kept) for one, two in zip(ours, theirs, strict=True) for (_, w), kept in zip(one, two, strict=True))
+    assert held / 2**30 == pytest.approx(259.5 + 183.1 + 6.9 + 3.9 + 21.9, abs=0.25)
+    kept = [entry for layer in found.stack.layers for entry in layer.mixers[0].entries if entry.stored and entry.window is None]
+    packed = {"head_dim": 512 / 2 + 512 / 16, "index_head_dim": 128 / 2 + 128 / 32}
+    assert sum(packed[entry.args[0][0]] / entry.ratio for entry in kept) == 890
+    assert sum(len(layer.mixers[0].entries) == 1 for layer in found.stack.layers) == 2
+
+
+@pytest.mark.parametrize("change", [{"kv_source_layer_ids": [8, 14, 20]}, {"index_source_layer_ids": [8]}, {"compress_ratios": [2] * 40}])
+def test_a_layer_of_deepseek_v4_1_finds_the_entries_that_it_reads(change: dict[str, Any]) -> None:
+    raw = sources.read_bundled("deepseek-ai/DeepSeek-V4.1-Flash").config
+    with pytest.raises(ConfigError, match=r"(kv_source_layer_ids|compress_ratios) is .* must be"):
+        model.read(raw | {"text_config": raw["text_config"] | change})
+
+
+def test_motif_keeps_latents_on_every_fourth_layer_alone() -> None:
+    """A public plan for revision ccceb1a: 14 layers of 576 numbers per token, 39 of 129 tokens with 16 heads of 192 + 128."""
+    found = model.read(sources.read_bundled("Motif-Technologies/Motif-3").config)
+    assert memory.sequence_bytes(found, 262_144, formats.FORMATS["bf16"]).value == 14 * 262_144 * 576 * 2 + 39 * 129 * 16 * 320 * 2
+    assert [index for index, layer in enumerate(found.stack.layers) if layer.mixers[0].kind == "mla"] == list(range(0, 53, 4))
 
 
 def test_products_of_the_indexer_count_its_heads() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from llmcalc.architecture import Model, Weight
 from llmcalc.checkpoint.matching import all_but
 from llmcalc.checkpoint.modelopt import listed_layers
-from llmcalc.checkpoint.schemes import FLOAT8, MXFP4, Rule, Scheme, list_of, pair_of, whole_number
+from llmcalc.checkpoint.schemes import FLOAT8, MXFP4, MXFP8, Rule, Scheme, list_of, pair_of, whole_number
 
 
 def by_fp8(q: Mapping[str, Any], model: Model) -> Rule:
@@ -18,7 +18,7 @@ def by_fp8(q: Mapping[str, Any], model: Model) -> Rule:
         base = Scheme("fp8", 8, matrix_bytes=4, compute="fp8")  # a weight and an activation scale in bf16
     else:
         high, wide = (whole_number({"weight_block_size": side}, "weight_block_size") for side in pair_of(blocks))
-        v4 = model.model_type in ("deepseek_v4", "deepseek_ref")
+        v4 = model.model_type in ("deepseek_v4", "deepseek_v41", "deepseek_ref")
         base = FLOAT8._replace(block=(high, wide), block_bytes=1 if v4 else 2 if model.model_type.startswith("qwen") else 4)
     plain = all_but(base, list_of(q, "modules_to_not_convert", "ignored_layers"))
     layers = listed_layers(q)
@@ -29,7 +29,7 @@ def by_fp8(q: Mapping[str, Any], model: Model) -> Rule:
             return named
         if experts and weight.part in ("experts", "mtp") and weight.copies > 1 and weight.columns > 1:
             return experts
-        return plain(weight, spellings)
+        return MXFP8 if weight.name == "engram.embed" else plain(weight, spellings)
 
     return rule
 

@@ -105,7 +105,8 @@ AHEAD = frozenset({"eh_proj", "e_proj", "h_proj", "fc", "enorm", "hnorm", "share
 
 # In every checkpoint whose code is known: projections that its quantiser does not see, or that are no linear layers.
 NEVER = re.compile(
-    r"(^|\.)(compressor|conv1d|indexer\.(kv_proj|gate_proj|weights_proj)|\w*res_proj|position_bias|gate|\w+_hc\.\w+|hc_head\.\w+)$|compressor\."
+    r"(^|\.)(compressor|conv1d|indexer\.(kv_proj|gate_proj|weights_proj)|\w*res_proj|position_bias|gate|\w+_hc\.\w+|hc_head\.\w+)$"
+    r"|compressor\.|(markov|confidence)_head"
 )
 
 

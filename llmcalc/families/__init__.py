@@ -43,7 +43,8 @@ _TYPES = {
         qwen3_omni_moe_text mellum aria_text sarvam_moe ernie4_5_vl_moe_text laguna kolibri1 flint beam
         muse_spark_text smallthinker inkling_text inkling2_text""",
     "deepseek": """deepseek deepseek_ocr2_text deepseek_vl_v2
-        deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 deepseek_ref kimi_k2 glm4_moe_lite glm_moe_dsa longcat_flash youtu
+        deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 deepseek_v41
+        deepseek_v41_text deepseek_ref kimi_k2 glm4_moe_lite glm_moe_dsa longcat_flash youtu
         minicpm3 mistral4 sarvam_mla axk1 axk2 hy_v4 hy_v4_vl_text dots3_note_text glm5_next_text mistral_large4_text""",
     "hybrid": """qwen3_next qwen3_5_text qwen3_5_moe_text olmo_hybrid kimi_linear kimi_k3 bailing_hybrid minimax minimax_m1
         minimax_text_01 nemotron-nas recurrent_gemma lfm2 lfm2_moe lfm3 zaya lara_mini qwen4_exp_text""",
@@ -56,6 +57,7 @@ _TYPES = {
         bailing_moe_v2 xverse skywork aquila Yi orion stablelm_epoch llava_llama llava_mistral llava_qwen Keye KeyeVL1_5 phi4mm telechat
         telechat2 plamo deci openelm codeshell jais phi3small baichuan_m1 grok-1 git arctic step3_text minicpmo telechat3 nanbeige
         plamo3 bailing_moe_linear PanguProMoE""",
+    "motif": "Motif",
     "encoder": "bert roberta xlm-roberta camembert distilbert modernbert",
     "seq2seq": "t5 mt5 umt5 longt5 bart whisper t5gemma t5gemma2 mbart pegasus m2m_100 marian plbart blenderbot blenderbot-small",
 }

@@ -316,7 +316,7 @@ def glm5_next(c: Config) -> Stack:
             raise c.fail("layer_types", kind, "linear_attention or indexed_attention")
     mlps, mixture = blocks(c, sparse_layers(c, first=3))
     streams = c.count("hc_mult")
-    mix = tuple(weight for name in ("attn_hc", "ffn_hc") for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3))
+    mix = mixing(hidden, streams)
     mtp = predictor(c, made[True], mixture, tables=0)  # without residual streams (vLLM, models/glm5_next)
     return decoder(
         c, lambda layer: delta if types[layer] == "linear_attention" else made[own(layer)], mlps, per_layer=lambda _: mix, mtp=mtp
@@ -449,6 +449,21 @@ def _v4_rule(layer: int) -> str:
     return HEAVY if layer < 2 or layer % 2 == 0 else SPARSE
 
 
+def v4_dims(c: Config) -> compressed.Dims:
+    """The widths of an attention block."""
+    d = compressed.Dims(
+        heads=c.count("num_attention_heads"),
+        dim=c.count("head_dim"),
+        q_rank=c.count("q_lora_rank"),
+        groups=c.count("o_groups"),
+        o_rank=c.count("o_lora_rank"),
+        window=c.count("sliding_window"),
+    )
+    if d.heads * d.dim % d.groups:
+        raise c.fail("o_groups", d.groups, f"a divisor of the attention width ({d.heads * d.dim})")
+    return d
+
+
 @family("deepseek_v4", "deepseek_ref")
 def deepseek_v4(c: Config) -> Stack:
     """A window and compressed entries with K = V; `hc_mult` residual streams; the first layers route by a table."""
@@ -462,21 +477,12 @@ def deepseek_v4(c: Config) -> Stack:
     for kind in c.words("mlp_layer_types") or ():
         if kind not in ("hash_moe", "moe"):
             raise c.fail("mlp_layer_types", kind, "hash_moe or moe")
-    d = compressed.Dims(
-        heads=c.count("num_attention_heads"),
-        dim=c.count("head_dim"),
-        q_rank=c.count("q_lora_rank"),
-        groups=c.count("o_groups"),
-        o_rank=c.count("o_lora_rank"),
-        window=c.count("sliding_window"),
-    )
-    if d.heads * d.dim % d.groups:
-        raise c.fail("o_groups", d.groups, f"a divisor of the attention width ({d.heads * d.dim})")
+    d = v4_dims(c)
     kinds, tail, rates = v4_layers(c)
     index = indexer(c)
     made = {kind: compressed.build(hidden, d, ratio=rate, index=index if kind == SPARSE else None) for kind, rate in rates.items()}
     mlps, mixture = blocks(c, [True] * c.layers, bias=c.flag("mlp_bias"))
-    mix = tuple(weight for name in ("attn_hc", "ffn_hc") for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3))
+    mix = mixing(hidden, streams)
     head = _streams("hc_head", streams, streams * hidden, 1)
     number = predictors(c)
     ahead: tuple[Weight, ...] = ()
@@ -506,4 +512,96 @@ def _streams(name: str, out: int, into: int, scales: int) -> tuple[Weight, ...]:
         Weight(f"{name}.fn", "norms", out, into),
         Weight(f"{name}.base", "norms", out),
         Weight(f"{name}.scale", "norms", scales),
+    )
+
+
+def mixing(hidden: int, streams: int) -> tuple[Weight, ...]:
+    """What mixes the residual streams around a layer's attention and its MLP."""
+    return tuple(weight for name in ("attn_hc", "ffn_hc") for weight in _streams(name, (2 + streams) * streams, streams * hidden, 3))
+
+
+def v41_roles(c: Config) -> list[compressed.Role]:
+    """What every layer does: by the lists of those that keep entries, of those that choose, and the one that narrows the choice."""
+    depth = c.layers
+    ratios = c.counts("compress_ratios", most=MOST_RATIO)
+    ahead = predictors(c)
+    if ratios is None or len(ratios) not in (depth, depth + ahead) or any(ratios[depth:]):
+        raise c.fail("compress_ratios", ratios, f"a list of {depth} entries, and a 0 for each of {ahead} prediction layers")
+    keeps, chooses = (set(c.counts(key, most=depth - 1) or ()) for key in ("kv_source_layer_ids", "index_source_layer_ids"))
+    narrows = c.maybe("candidate_source_layer_id", least=0, most=depth - 1)
+    candidates = c.count("candidate_topk_blocks") * c.count("candidate_block_size") if narrows is not None else None
+    c.dismiss("candidate_topk_blocks", "candidate_block_size")
+    roles = []
+    kept = chosen = 0
+    for layer, ratio in enumerate(ratios[:depth]):
+        kept = ratio if layer in keeps else kept
+        chosen += layer in chooses
+        if layer in keeps | chooses and not ratio:
+            raise c.fail("compress_ratios", ratios, f"at least 1 on layer {layer}, which keeps entries or chooses among them")
+        if ratio and (ratio != kept or not chosen):
+            must = f"such that layer {layer} finds entries of {ratio} tokens, and a choice among them, at or before it"
+            raise c.fail("kv_source_layer_ids", sorted(keeps), must)
+        narrowed = candidates if narrows is not None and layer > narrows else None
+        roles.append(compressed.Role(ratio, layer in keeps, layer in chooses, narrowed))
+    return roles
+
+
+def engrams(c: Config) -> dict[int, tuple[Weight, ...]]:
+    """By layer: a table of hashed n-grams of which a token looks up a row a head and length, and what brings them into the streams."""
+    keys = "engram_num_embeddings engram_max_ngram_size engram_n_heads engram_head_dim".split()
+    c.dismiss("engram_vocab_size", "engram_compressed_vocab_size", *keys)  # of the hashes, which have no weights
+    places, rows = c.counts("engram_layer_ids", most=c.layers - 1) or [], c.counts("engram_num_embeddings", least=1) or []
+    if not places:
+        return {}
+    if len(rows) != len(places):
+        raise c.fail("engram_num_embeddings", rows, f"a number for each of {len(places)} layers")
+    width = c.count("engram_head_dim")
+    into = (c.count("engram_max_ngram_size", least=2, most=64) - 1) * c.count("engram_n_heads") * width
+    hidden, streams = c.hidden, c.count("hc_mult")
+    beside = linear("engram.wkv", "mlp", (streams + 1) * hidden, into)
+    beside += (Weight("engram.q_weight", "norms", streams, hidden), Weight("engram.k_weight", "norms", streams, hidden))
+    return {layer: (Weight("engram.embed", "embedding", number, width), *beside) for layer, number in zip(places, rows, strict=True)}
+
+
+@family("deepseek_v41", "deepseek_v41_text")
+def deepseek_v41(c: Config) -> Stack:
+    """V4 whose compressed entries a few layers keep for all; two tables of n-grams; a draft of its own (DSpark).
+
+    Shapes by vLLM (models/deepseek_v4_1 @ba3b026). The router has a second balancing bias where the file sees images.
+    """
+    hidden, streams = c.hidden, c.count("hc_mult")
+    if c.maybe("num_key_value_heads") not in (None, 1):
+        raise c.fail("num_key_value_heads", c.get("num_key_value_heads"), "1")
+    c.dismiss("qk_rope_head_dim")  # a part of head_dim
+    if c.flag("attention_bias"):
+        raise c.fail("attention_bias", True, "false")
+    d = v4_dims(c)
+    index = indexer(c)
+    roles = v41_roles(c)
+    made = {role: compressed.shared(hidden, d, role, index) for role in dict.fromkeys(roles)}
+    mlps, mixture = blocks(c, [True] * c.layers)
+    mix = mixing(hidden, streams)
+    tables = engrams(c)
+    drafted = predictors(c)
+    ahead: tuple[Weight, ...] = ()
+    targets = c.counts("dspark_target_layer_ids", most=c.layers - 1) or []
+    if drafted:
+        number, used = c.count("dspark_n_routed_experts"), c.count("dspark_num_experts_per_tok")
+        inner, words, rank = c.count("moe_intermediate_size"), c.count("vocab_size"), c.count("dspark_markov_rank")
+        block = moe(hidden, number, min(used, number), inner, shared=c.count("n_shared_experts", least=0) * inner, correction_bias=True)
+        one = compressed.build(hidden, d).weights + block.weights + mix + norm("attn_norm", hidden) + norm("ffn_norm", hidden)
+        once = linear("main_proj", "mtp", hidden, len(targets) * hidden) + norm("main_norm", hidden) + norm("norm", hidden)
+        once += linear("markov_head.embed", "mtp", words, rank) + linear("markov_head.head", "mtp", words, rank)
+        ahead = one * drafted + once + linear("confidence_head", "mtp", 1, hidden + rank)
+    c.dismiss("dspark_n_routed_experts", "dspark_num_experts_per_tok", "dspark_markov_rank")
+    last = max((layer for layer, role in enumerate(roles) if role.keeps), default=c.layers)
+    said = f"a prompt is counted through all layers; DeepSeek's code takes it through the first {last}, and its end through the others"
+    return decoder(
+        c,
+        lambda layer: made[roles[layer]],
+        mlps,
+        per_layer=lambda layer: mix + tables.get(layer, ()),
+        mtp=tuple(weight._replace(part="mtp") for weight in ahead),
+        notes=(said,) if last < c.layers else (),
+        buffers=(("balancing bias", c.layers * mixture.experts, 4),),
     )

@@ -331,6 +331,16 @@ def kimi_3(outer: Config, hidden: int) -> Weights:
     )
 
 
+@wrapper("deepseek_v41")
+def deepseek_v41(outer: Config, hidden: int) -> Weights:
+    """Neighbouring patches side by side, two matrices, vectors for the start, the end and the rows of an image."""
+    encoder, c = sees(outer, vision.deepseek_v41)
+    into = encoder.width * c.count("downsample_ratio") ** 2
+    all_read(c)
+    marks = tuple(weight for name in ("image_start", "image_end", "image_newline") for weight in vec(name, hidden))
+    return encoder.weights + projector(lin("aligner.w1", hidden, into), lin("aligner.w2", hidden, hidden), marks)
+
+
 @wrapper("llama4", "mllama")
 def llama(outer: Config, hidden: int) -> Weights:
     """One matrix behind the encoder's own adapter."""

@@ -110,6 +110,15 @@ def pixtral(c: Config) -> Encoder:
     return Encoder(front + rms("ln_pre", width=width) + repeat(_layers(c), block), width)
 
 
+def deepseek_v41(c: Config) -> Encoder:
+    """Norms of one vector, biases in the attention alone, a gated MLP; rotary positions."""
+    width = c.hidden
+    heads(c, width, "num_attention_heads")
+    block = attention(width) + glu(width, c.count("intermediate_size")) + rms("norm1", "norm2", width=width)
+    front = lin("patch_embed", width, 3 * area(c, "patch_size")) + rms("norm", width=width)
+    return Encoder(front + repeat(_layers(c), block), width)
+
+
 def llama4(c: Config) -> Encoder:
     """CLIP-like, with an adapter of two matrices behind the pixel shuffle."""
     width, inner = c.hidden, c.count("intermediate_size")
