@@ -10,7 +10,7 @@ import pytest
 
 from llmcalc import accuracy, engines, hardware, measured
 from llmcalc.commands import common, options
-from llmcalc.estimate import memory, prefill, rates, step
+from llmcalc.estimate import counts, memory, prefill, rates, step
 from llmcalc.formulas import expected as f
 from llmcalc.plan import Deployment, Workload
 
@@ -43,6 +43,16 @@ class Anything(dict[str, str]):
 
     def __ror__(self, other: dict[str, str]) -> Anything:  # type: ignore[override]
         return Anything(other | dict(self))
+
+
+@pytest.mark.parametrize(("device", "key"), [("h100-sxm", "8 bits"), ("dgx-spark", "8 bits in blocks"), ("l40s", "8 bits in blocks")])
+def test_fp8_in_blocks_is_slower_where_no_kernel_is_tuned_for_it(device: str, key: str) -> None:
+    """Qwen's own files have 128 x 128 blocks; vllm#33328: Triton multiplies them on sm_120. What was asked for is what the file holds."""
+    made = common.placed(
+        model := common.load("Qwen/Qwen3.8-27B-FP8"), options.Placement(hardware=device, weights="fp8"), options.Running(engine="vllm")
+    )
+    assert rates.keys(made, counts.count(model, made))["format"] == key
+    assert memory.weight_format(model, "fp8", made.engine)[0] == memory.weight_format(model, "auto", made.engine)[0]
 
 
 def test_every_constant_says_what_it_is() -> None:

@@ -62,9 +62,15 @@ class Checkpoint(Format):
 
     def of(self, index: int) -> Format:
         """The format of one weight, by its place in `model.weights`; where layers differ, that of most of them."""
-        kept = self.language[index]
-        most = max(kept, key=lambda part: part.matrices).scheme
+        most = self._most(index)
         return Format(most.name, most.bits, most.compute)
+
+    def in_blocks(self, index: int) -> bool:
+        """Whether a scale belongs to a block of several rows and columns, which products must apply while they add up."""
+        return min(self._most(index).block) > 1
+
+    def _most(self, index: int) -> Scheme:
+        return max(self.language[index], key=lambda part: part.matrices).scheme
 
     @property
     def buffer_bytes(self) -> int:

@@ -41,6 +41,7 @@ class Matrices:
     params: float = 0.0
     compute: str = "bf16"
     bits: float = 16.0
+    in_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ def count(model: Model, plan: Deployment, desktop: bool = False) -> Counts:
         bucket.params += params
         if weight.columns > 1:
             bucket.compute, bucket.bits = fmt.compute, fmt.bits
+            bucket.in_blocks = shipped and isinstance(plan.weights, Checkpoint) and plan.weights.in_blocks(index)
             if not weight.name.endswith(FUSED) and bucket is not head:
                 products += layers * weight.uses
     mixed = memory.mixers(model)

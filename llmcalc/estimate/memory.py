@@ -343,14 +343,18 @@ def multiplied_params(model: Model) -> int:
 def weight_format(model: Model, name: str, engine: Engine | None = None) -> tuple[Format, str]:
     """The format of that name and where it comes from.
 
-    Of a server's engine, the file that its tools would write; without an engine fp8, int8 and int4 mean every parameter, as the
-    textbook's do, and under a desktop engine every name does. Errors (ConfigError): unknown-quantization, bad-quantization.
+    Of a server's engine, the checkpoint itself where it ships in that format, else the file that its tools would write. Without an
+    engine fp8, int8 and int4 mean every parameter, as the textbook's do, and under a desktop engine every name does. Errors
+    (ConfigError): unknown-quantization, bad-quantization.
     """
     plain, assumed = compute_format(model)
     if name.lower() != "auto":
         named = formats.find(name)
         alike = engine.kind == "desktop" if engine and engine.kind else named.name in checkpoint.PLAIN
         recipe = None if alike else checkpoint.made(model, named, plain)
+        shipped = _shipped(model, plain) if recipe else None
+        if shipped is not None and shipped.name == named.name:
+            return shipped, f"asked for, and as the checkpoint ships: {shipped.note or 'in that format'}; the rest in {plain.name}"
         if recipe is not None:
             return recipe, f"asked for, as its files are made: {recipe.note}; the rest in {plain.name}"
         mix = f"; {named.note}" if named.note.startswith("GGUF mix") else ""
@@ -368,6 +372,14 @@ def weight_format(model: Model, name: str, engine: Engine | None = None) -> tupl
     if shipped.name != plain.name:
         return shipped, f"the config states no dtype, and files of model type {model.model_type} hold fp32"
     return shipped, assumed or f"the checkpoint's dtype ({model.dtype})"
+
+
+def _shipped(model: Model, plain: Format) -> Checkpoint | None:
+    """The checkpoint's own format, or None where it has none that is known."""
+    try:
+        return checkpoint.read(model, plain) if model.quantization else None
+    except ConfigError:
+        return None
 
 
 def weight_bytes(model: Model, fmt: Format, name: str, chosen: Callable[[Weight], bool], *, towers: bool = False) -> Figure:

@@ -32,6 +32,8 @@ MOST_SHARE = 1.05
 """Real clocks exceed rated ones by so much; nothing is faster. [hardware notes: matrix rates of GeForce cards]"""
 LOOSE = ("queue_share", "burst_share", "interruption_share", "routing_share", "apart_share")
 """Shares of something else than a rate."""
+BLOCK_KERNELS = ("hopper", "blackwell", "cdna3")
+"""Generations with tuned products of fp8 in blocks of 128 (DeepGEMM, CUTLASS, AITER); others run Triton's. [vllm#23280, vllm#33328]"""
 SMALL_CACHE = 9
 """Bits of a cache's element up to which its kernels are those of 8 bits."""
 ENOUGH = 20
@@ -190,6 +192,8 @@ def keys(plan: Deployment, found: Counts) -> dict[str, str]:
     of_kind = kind(plan)
     made = generation(plan.device, of_kind)
     dense = matrix_format(found.dense.compute, found.dense.bits if found.dense.params else 16, plan, of_kind)
+    if dense == "8 bits" and found.dense.in_blocks and made not in BLOCK_KERNELS:
+        dense = "8 bits in blocks"
     first = found.experts[0] if found.experts else None
     routed = matrix_format(first.compute, first.bits, plan, of_kind) if first else "16 bits"
     cache = "8 bits" if plan.kv.bits <= SMALL_CACHE else "16 bits"

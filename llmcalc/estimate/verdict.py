@@ -250,7 +250,7 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
     if batch > plan.slots > 1:
         found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs at most {plan.slots:,} at a time (`max_num_seqs`)")
     states = charged.state_blocks(model, plan, budget)
-    if states is not None and states < plan.slots:
+    if states is not None and states < plan.slots and plan.engine.family == "vllm":  # SGLang takes fewer by itself
         less = f"start it with `max_num_seqs={states}` or less"
         found.append(f"the pool holds {states:,} states, {plan.engine.name} wants {plan.slots:,}: {less}")
     if model.towers and plan.engine.pool and not overheads.encoder(model, plan, Figure("tokens", 1)):
