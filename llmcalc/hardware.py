@@ -186,10 +186,10 @@ class Device:
         return self if kind is None else replace(self, prices=tuple(price for price in self.prices if price.type == kind))
 
     def old_prices(self, kind: str | None = None) -> str:
-        """Which of the prices behind `price(kind)` are older than PRICE_DAYS; empty if none is."""
+        """How many of the prices behind `price(kind)` are older than PRICE_DAYS; empty if none is."""
         offers = self._offers(kind)
-        old = [f"{p.provider} {p.date}" for p in offers if p.date and data.age_days(p.date) > PRICE_DAYS]
-        return f"{len(old)} of {len(offers)} prices of {self.id} are older than {PRICE_DAYS} days ({', '.join(old)})" if old else ""
+        old = sum(bool(p.date and data.age_days(p.date) > PRICE_DAYS) for p in offers)
+        return f"{old} of {len(offers)} prices of {self.id} are older than {PRICE_DAYS} days" if old else ""
 
     def _offers(self, kind: str | None) -> list[Price]:
         """The prices of that kind, else of the first kind that has any; cheapest first."""

@@ -104,7 +104,7 @@ def profile(tmp_path: Path) -> str:
     return str(path)
 
 
-OLD = "1 of 2 prices of mine are older than 180 days (Old 2026-01-15); give today's with --price"
+OLD = "1 of 2 prices of mine are older than 180 days; --price sets one"
 
 
 def warnings_of(capsys: pytest.CaptureFixture[str], *args: str) -> list[str]:

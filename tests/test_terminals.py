@@ -121,6 +121,24 @@ def test_whatever_the_width_lines_fit_and_numbers_are_whole(line: str, monkeypat
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "fit -m Qwen/Qwen3-8B -d rtx-4090", "fit -m Qwen/Qwen3-8B -d rtx-4090 --engine vllm", "cost -m Qwen/Qwen3-8B -d h100 -b 32", "quant -m Qwen/Qwen3-8B -d h100",
+        "levers -m Qwen/Qwen3-8B -d h100 --prompt 4k", "spec -m Qwen/Qwen3-8B -d h100 --preset eagle", "layouts -m meta-llama/Llama-3.1-70B-Instruct -d 8xh100",
+        "roofline -m Qwen/Qwen3-8B -d h100", "pareto -m Qwen/Qwen3-8B -d h100,l40s --max-tpot 20ms --mark chat=30ms", "plan -m Qwen/Qwen3-8B -d l40s,h100 --rate 1 --prompt 200 --output-tokens 9",
+    ],
+)  # fmt: skip
+def test_an_answer_fits_a_small_screen(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 by 24 (VT100) with the next prompt: the verdict stays in sight; a taller screen and --all leave out less."""
+    taken = []
+    for rows, more in (("24", ""), ("60", ""), ("24", " --all"))[: 3 if line.startswith("layouts") else 1]:
+        with monkeypatch.context() as patch:
+            out, err = shown(line + more, patch, 80, LINES=rows)
+        taken.append(sum(-(-cell_len(text) // 80) or 1 for text in ESCAPES.sub("", out + err).splitlines()))
+    assert taken[0] <= 23 and (len(taken) == 1 or (taken[0] < taken[1] <= taken[2] and "--all" not in out)), taken
+
+
+@pytest.mark.parametrize(
     ("environment", "colour"),
     [
         ({"TERM": "dumb"}, False),

@@ -83,8 +83,8 @@ class Row(Answer):
 class Accuracy(Answer):
     """How far off all of the rows are."""
 
-    rows: int = field("rows")
-    models: int = field("models")
+    rows: int = field("rows", detail=True)
+    models: int = field("models", detail=True)
     unpredicted_rows: int | tuple[own.Unpredicted, ...] = field(
         "rows that cannot be predicted", meaning="how many bundled ones; of one's own file, which and why"
     )
@@ -95,7 +95,7 @@ class Accuracy(Answer):
     p90_ratio: float = field(shown=False)
     napkin_median_error: float | None = field(shown=False)
     one_efficiency_median_error: float | None = field(shown=False)
-    within_1_25: float = field("within ×1.25", "percent")
+    within_1_25: float = field("within ×1.25", "percent", detail=True)
     within_1_5: float = field("within ×1.5", "percent")
     coverage: float = field("in the range", "percent", "80% were to be")
     coverage_unseen: float | None = field("in one made without the model", "percent", "its estimate and its range")

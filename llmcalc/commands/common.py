@@ -296,10 +296,18 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
     --explain has a use where figures carry a derivation, --check where there is a verdict.
     """
     chosen, output = out.chosen(), None if out.output == "-" else out.output
-    explain = bool(report.figures) and getattr(out, "explain", False)
+    asked = bool(report.figures or chosen == "table") and getattr(out, "explain", False)
+    explain = bool(report.figures) and asked
     check = check or (report.verdict is not None and getattr(out, "check", False))
     report = spoken.report(
-        replace(report, warnings=(*report.warnings, *parse.beside.get(), *options.unused()), explain=explain, typed=parse.typed.get())
+        replace(
+            report,
+            warnings=(*report.warnings, *parse.beside.get(), *options.unused()),
+            explain=explain,
+            whole=report.whole or output is not None or asked or (chosen == "table" and out.all),
+            ask=("--all", "--explain" if hasattr(out, "explain") else "--all"),
+            typed=parse.typed.get(),
+        )
     )
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")

@@ -35,6 +35,7 @@ def doctor(out: o.File) -> None:
     facts, warnings = _data()
     report = Report(
         command="doctor",
+        whole=True,
         title=f"llmcalc {llmcalc.__version__}",
         facts=(
             Fact("version", "version", llmcalc.__version__, shown=False),

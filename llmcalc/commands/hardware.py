@@ -92,6 +92,7 @@ def list_devices(
         )
     report = Report(
         command="hardware",
+        whole=True,
         title=c.counted(len(rows), "device") + (f" with {text!r} in the name" if text else ""),
         columns=columns(Listed),
         rows=tuple(rows),

@@ -129,6 +129,7 @@ def list_models(
         )
     report = Report(
         command="models",
+        whole=True,
         title=c.counted(len(rows), "bundled model") + (f" with {' '.join(words)!r} in the name" if words else ""),
         columns=columns(Bundled),
         rows=tuple(rows),

@@ -510,6 +510,7 @@ class File(Group):
         help=f"{', '.join(list(present.FORMATS)[1:-1])} or {list(present.FORMATS)[-1]}.",
     )
     json = switch("--json", help="Same as --format json.")
+    all = switch("--all", help="On a terminal, every row and figure.")
     output = option(None, "--output", "-o", metavar="FILE", help="A file to write; its ending picks the format.")
 
     def chosen(self) -> present.Format:

@@ -141,7 +141,7 @@ def pareto(
     drawn = drawn and present.carries(chosen_format).chart
     report = Report(
         command="pareto",
-        title=f"Pareto front of {found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",
+        title=f"{found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",
         model=c.model_header(found),
         inputs={
             "hardware": [one.device.id for one in chosen],
@@ -183,6 +183,7 @@ def pareto(
         verdict=best is not None,
         remarks=remarks,
         rows_first=True,
+        scan=True,
         brief=_brief(rows),
         chart=_chart(space, rows, labelled, named, across, up) if drawn else None,
     )

@@ -324,7 +324,9 @@ def _chosen(r: planned.Plan, *, limited: bool) -> str:
     """The answer in a line."""
     if r.devices is None:
         return "NO DEPLOYMENT MEETS THE LIMITS" if limited else "NO DEPLOYMENT SERVES THIS"
-    return f"{r.devices} × {r.hardware}" + (f" in {r.replicas} replicas" if (r.replicas or 0) > 1 else "")
+    many, ranks = r.replicas or 1, r.tp or 1
+    laid = [f"in {many} replicas" if many > 1 else "", f"{'of ' if many > 1 else ''}tp {ranks}" if ranks > 1 else ""]
+    return " ".join(filter(None, [f"{r.devices} × {r.hardware}", *laid])) + f", weights {r.weights}"
 
 
 def _once(texts: Iterable[str]) -> Iterator[str]:
@@ -349,7 +351,7 @@ def _as_cheap(r: planned.Plan, rows: Iterable[planned.Alternative]) -> tuple[str
     tpot, ttft, row = min(faster, key=lambda each: each[:2])
     many = (row.replicas or 0) > 1
     words = f"{row.replicas} replicas of tp {row.tp} cost the same and answer" if many else f"one of tp {row.tp} costs the same and answers"
-    return (f"{words} faster: TTFT p95 {units.seconds(ttft)}, TPOT p95 {units.seconds(tpot)}",)
+    return (f"{words} faster: TTFT {units.seconds(ttft)}, TPOT {units.seconds(tpot)}",)
 
 
 _TPOT_KEYS = "tpot_p50_s tpot_p95_s tpot_p99_s"

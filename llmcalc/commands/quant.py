@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
 
 from llmcalc import formats
@@ -77,12 +79,22 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Deciding, mo
         figures=estimate.figures,
         verdict=r.fits is not False,
         rows_first=True,
+        brief=_unlike(estimate.rows) if place.weights is None and place.kv_dtype is None else (),
+        scan=True,
         absent=(
             ("usd_per_million_output_tokens_at_max_batch", "null where no sequence fits or no price is recorded"),
             ("", "null where no sequence fits or the size of the memory is not known"),
         ),
     )
     c.say(report, out)
+
+
+def _unlike(rows: Sequence[estimator.Pair]) -> tuple[int, ...]:
+    """The pairs without those that are as large and as fast as one before."""
+    first: dict[tuple[float, ...], int] = {}
+    for index, row in enumerate(rows):
+        first.setdefault((row.weight_bytes, row.kv_bytes_per_sequence, row.step_time_s), index)
+    return tuple(first.values()) if len(first) < len(rows) else ()
 
 
 def _words(text: str, name: str) -> list[str]:

@@ -44,7 +44,6 @@ class Wish(o.Group):
     task = o.option("text", "--task", metavar="TASK", help="text, coding or vision.")
     family = o.option("", "--family", metavar="TEXT", help="Only models whose id contains this.")
     sort = o.option("quality", "--sort", metavar="KEY", help="quality, speed or memory.")
-    all = o.switch("--all", help="Every model that runs, not only the first ten.")
 
 
 class Engine(o.Group):
@@ -99,7 +98,7 @@ def rank_command(place: Machines, wish: Wish, run: Engine, out: o.File) -> None:
         facts=facts(result),
         columns=columns(rank.Runs, hardware=len(found) > 2, speed_ratio=several),
         rows=rows,
-        remarks=tuple(_remarks(rows, found, wish.all)),
+        remarks=tuple(_remarks(rows, found, out.all)),
         assumptions=(
             f"{', '.join(kinds)}; {asked.ctx:,} tokens of context; at least {units.number(asked.least_tokens_per_s)} tok/s, expected",
             "each in its best published format that fits; its loss is not in the rating",
@@ -107,7 +106,7 @@ def rank_command(place: Machines, wish: Wish, run: Engine, out: o.File) -> None:
         ),
         warnings=tuple(dict.fromkeys((*c.variants(device for _, device in machines), *_warnings(found, rows)))),
         rows_first=True,
-        brief=() if wish.all else _brief(rows),
+        brief=_brief(rows),
         absent=(
             (
                 "quality quality_low quality_high quality_date quality_source quality_named",

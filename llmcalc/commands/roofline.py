@@ -72,6 +72,7 @@ def roofline(which: o.ModelChoice, place: o.Placement, drawn: Drawn, by: o.Readi
         warnings=estimate.warnings,
         figures=estimate.figures,
         rows_first=True,
+        scan=True,
         chart=_chart(found.id, plan, estimate.rows, ridge),
     )
     c.say(report, out)

@@ -83,6 +83,7 @@ def spec(which: Target, place: On, work: o.Work, drafting: Drafting, by: o.Decid
     r = estimate.results
     report = Report(
         command="spec",
+        scan=True,
         title=f"Speculative decoding of {found.id} on {plan.ranks} × {plan.device.id}",
         model=c.model_header(found),
         hardware=c.hardware_header(plan),

@@ -31,14 +31,11 @@ def figure(told: Figure) -> Figure:
 def report(said: Report) -> Report:
     """A report whose sentences, and origins where it explains, name flags; of what was assumed, the terminal gets a few lines."""
     assumed = tuple(map(flags, said.assumptions))
-    plain = [text for text, given in zip(assumed, said.assumptions, strict=True) if not isinstance(given, Aside)][:MOST_TOLD]
-    told = [f"assumes {text}" for text in (assumed if said.explain else plain)]
-    if hidden := len(assumed) - len(told):
-        told.append(f"{hidden} more of how the numbers came about: --explain")
+    plain = [text for text, given in zip(assumed, said.assumptions, strict=True) if not isinstance(given, Aside)]
     return replace(
         said,
         assumptions=assumed,
-        told=tuple(told),
+        told=tuple(plain[:MOST_TOLD]),
         warnings=tuple(map(flags, said.warnings)),
         remarks=tuple(map(flags, said.remarks)),
         figures={name: figure(one) for name, one in said.figures.items()} if said.explain else said.figures,

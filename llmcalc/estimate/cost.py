@@ -59,7 +59,7 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
 def price_warning(plan: Deployment) -> tuple[str, ...]:
     """That prices of the profile are old, where one of them is used."""
     old = plan.device.old_prices() if plan.usd_per_device_hour is None else ""
-    return (f"{old}; give today's with `price`",) if old else ()
+    return (f"{old}; `price` sets one",) if old else ()
 
 
 @answer("cost")
@@ -71,13 +71,13 @@ class Cost(Answer):
     fixed_usd_per_million: float | None = field("  shared by the batch", "usd", "halves when the batch doubles")
     marginal_usd_per_million: float | None = field("  each sequence's own", "usd", "no batch shares it", detail=True)
     usd_per_million_output_floor: float | None = field("  floor of any batch", "usd", "if only caches were read")
-    napkin_usd_per_million_output_tokens: float | None = field("  textbook", "usd", shown=False)
+    napkin_usd_per_million_output_tokens: float | None = field("  textbook", "usd", shown=False, detail=True)
     usd_per_million_input_tokens: float | None = field("1M input tokens", "usd")
     usd_per_million_blended: float | None = field("1M tokens, blended", "usd")
     usd_per_hour: float | None = field("per hour", "usd/h", meaning="all devices")
     tokens_per_s: float = field("tokens/s of the batch", "tokens/s")
     tpot_s: float = field("TPOT", "s")
-    napkin_tpot_s: float = field("  textbook", "s", shown=False)
+    napkin_tpot_s: float = field("  textbook", "s", shown=False, detail=True)
     expected_tpot_s: float = field(unit="s", shown=False)
     expected_tpot_low_s: float = field(shown=False, meaning="low end", unit="s")
     expected_tpot_high_s: float = field(shown=False, meaning="high end", unit="s")
@@ -87,14 +87,14 @@ class Cost(Answer):
     expected_step_time_low_s: float = field(shown=False, meaning="low end", unit="s")
     expected_step_time_high_s: float = field(shown=False, meaning="high end", unit="s")
     energy_joules_per_token: float | None = field("joules per token", note="at rated power")
-    expected_joules_per_token: float | None = field("  expected in an engine", "J")
+    expected_joules_per_token: float | None = field("  expected in an engine", "J", detail=True)
     expected_joules_per_token_low: float | None = field(shown=False, meaning="low end", unit="J")
     expected_joules_per_token_high: float | None = field(shown=False, meaning="high end", unit="J")
-    expected_power_w: float | None = field("power drawn", "W", "all devices, as measured shares of rated power have it")
+    expected_power_w: float | None = field("power drawn", "W", "all devices, as measured shares of rated power have it", detail=True)
     power_usd_per_month: float | Absent | None = field(
         "power per month", "usd", meaning="of an owned server: watts drawn, 730 h, PUE, kWh price", default=ABSENT
     )
-    fits: bool | None = field("fits")
+    fits: bool | None = field("fits", detail=True)
 
 
 def _power(

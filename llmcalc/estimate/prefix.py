@@ -45,10 +45,10 @@ class Prefix(Answer):
     """What sharing, paging and moving caches saves."""
 
     prefilled_tokens: int = field("tokens prefilled", "tokens")
-    prefilled_tokens_ideal: int = field("  if every token were shared", "tokens")
+    prefilled_tokens_ideal: int = field("  if every token were shared", "tokens", detail=True)
     prefilled_tokens_without: int = field("  without a prefix cache", "tokens")
     kv_bytes: int = field("their cache", "B")
-    kv_bytes_ideal: int = field("  if every token were shared", "B")
+    kv_bytes_ideal: int = field("  if every token were shared", "B", detail=True)
     kv_bytes_without: int = field("  without a prefix cache", "B")
     prefill_saved_share: float = field("prefill saved", "percent")
     ttft_warm_s: float | None = field("TTFT on a hit", "s")
@@ -66,7 +66,7 @@ class Prefix(Answer):
     fetch_s: float = field("cache of a prompt from host memory", "s")
     recompute_s: float | None = field("  computed again", "s")
     fetch_faster: float | None = field("  fetching is faster by", note="times")
-    break_even_bytes_per_s: float | None = field("  break-even link", "B/s")
+    break_even_bytes_per_s: float | None = field("  break-even link", "B/s", detail=True)
     sequences: int = field(shown=False)
     prefix_tokens: int = field(shown=False)
     shared_tokens: int = field(shown=False)

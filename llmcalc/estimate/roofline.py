@@ -18,8 +18,8 @@ class Roofline(Answer):
     """The roof of a deployment."""
 
     ridge_point_flops_per_byte: float = field("ridge point", note="FLOP per byte: to the left memory binds, to the right arithmetic")
-    bandwidth_bytes_per_s: float = field("the slope", "B/s", "memory bandwidth")
-    peak_flops_per_s: float = field("the flat roof", "FLOP/s", "dense")
+    bandwidth_bytes_per_s: float = field("the slope", "B/s", "memory bandwidth", detail=True)
+    peak_flops_per_s: float = field("the flat roof", "FLOP/s", "dense", detail=True)
     critical_batch: float | None = field("critical batch", note="tokens per step; beyond it arithmetic binds")
 
 

@@ -54,7 +54,7 @@ def facts(answer: Answer, **said: Words | str | bool) -> tuple[Fact, ...]:
             if isinstance(new, str)
             else replace(old, shown=new)
             if isinstance(new, bool)
-            else replace(new, label=old.label if new.label is None else new.label, unit=old.unit)
+            else replace(new, label=old.label if new.label is None else new.label, unit=old.unit, detail=new.detail or old.detail)
         )
     return tuple(
         Fact(key, named[key].label or "", value, named[key].unit, named[key].shown, named[key].note, named[key].detail)
@@ -139,7 +139,13 @@ class Report:
     rows: tuple[Mapping[str, Any], ...] = ()
     assumptions: tuple[str, ...] = ()
     told: tuple[str, ...] | None = None
-    """Of the assumptions, those that a terminal shows, and what it says of the others; None: all."""
+    """Of the assumptions, those that a terminal shows; None: all."""
+    ask: tuple[str, str] = ("", "")
+    """How the rest is asked for that a terminal leaves out: of its rows, and of its assumptions."""
+    whole: bool = False
+    """A terminal leaves nothing out, however small it is."""
+    scan: bool = False
+    """The rows are steps on a way: where few are shown, they are spread over it; else the first matter most."""
     warnings: tuple[str, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     explain: bool = False

@@ -14,8 +14,8 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PARTS = {True: ("┤", "│", "└", "┬", "─", "⠀"), False: ("+", "|", "+", "+", "-", " ")}
 
 
-def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str]:
-    """The chart line by line, at most `width` columns wide: title, canvas with axes, legend. Colours as ANSI sequences."""
+def lines(chart: Chart, width: int, colour: bool, unicode: bool, height: int | None = None) -> Iterator[str]:
+    """The chart line by line, at most `width` columns wide: title, canvas of `height` with axes, legend. Colours as ANSI sequences."""
     series = [one for one in chart.series if one.points]
     if not series:
         return
@@ -23,14 +23,16 @@ def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str
     ys = [float(point[chart.y.key]) for one in series for point in one.points] + [mark.y for mark in chart.marks]
     left, right = _span(xs)
     bottom, top = _span(ys)
-    rows = 16 if width >= 60 else 11
+    rows = height or usual(width)
     y_ticks = {_cell((math.log10(value) - bottom) / (top - bottom), rows, 4): value for value in ticks(bottom, top, rows // 3)}
     labels = {place: shown(value, chart.y.unit) for place, value in y_ticks.items()}
     margin = max(map(len, labels.values()), default=0) + 1
     across = max(10, width - margin - 2)
     canvas = _canvas(chart, series, across, rows, (left, right, bottom, top), colour, unicode)
     tick, wall, corner, under, floor, blank = PARTS[unicode]
-    yield _cut(f"{chart.y.label}", width)
+    up, along = ("↑", "→") if unicode else ("up", "along")
+    both = f"{chart.y.label} {up}  {chart.x.label} {along}"
+    yield both if len(both) <= width else _cut(chart.y.label, width)
     for row, drawn in enumerate(canvas):
         label = labels.get(rows - 1 - row, "")
         yield f"{label:>{margin}}{tick if label else wall}" + drawn.replace("⠀", blank)
@@ -38,8 +40,14 @@ def lines(chart: Chart, width: int, colour: bool, unicode: bool) -> Iterator[str
     places = {_cell((math.log10(value) - left) / (right - left), across, 2): value for value in x_ticks}
     yield " " * margin + corner + "".join(under if column in places else floor for column in range(across))
     yield _row_of_labels({place: shown(value, chart.x.unit) for place, value in places.items()}, margin + 1, width)
-    yield f"{_cut(chart.x.label, width - margin - 1):>{width}}"
+    if len(both) > width:
+        yield f"{_cut(chart.x.label, width - margin - 1):>{width}}"
     yield from _legend(chart, series, width, colour, unicode)
+
+
+def usual(width: int) -> int:
+    """Lines of a canvas where there is room."""
+    return 16 if width >= 60 else 11
 
 
 def _cell(share: float, cells: int, dots: int) -> int:
@@ -129,10 +137,15 @@ def _legend(chart: Chart, series: list[Series], width: int, colour: bool, unicod
             line, length = " ", 1
         line += " " + (_painted(word, number) if colour else word) + " "
         length += 2 + len(word)
+    for number, mark in enumerate(chart.marks, 1):
+        word = _cut(f"{number % 10} {mark.label.partition(':')[0]}", width - 2)  # behind the colon stands what a remark says
+        if length > 1 and length + 2 + len(word) > width:
+            yield line
+            line, length = " ", 1
+        line += f" {word} "
+        length += 2 + len(word)
     if length > 1:
         yield line.rstrip()
-    for number, mark in enumerate(chart.marks, 1):
-        yield "  " + _cut(f"{number % 10} {mark.label}", width - 2)
 
 
 def _painted(word: str, number: int) -> str:

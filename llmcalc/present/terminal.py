@@ -10,7 +10,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -19,53 +20,170 @@ from rich.table import Table
 from rich.text import Text
 
 from llmcalc.errors import printable
-from llmcalc.present import Carries, Report, exact, shown, tables
-from llmcalc.present.layout import Content, Layout, content, lay_out
+from llmcalc.present import Carries, Chart, Report, exact, shown, tables
+from llmcalc.present.layout import MARGIN, Content, Layout, content, lay_out
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 
+SMALLEST = 20
+"""Lines of a terminal below which nothing more is left out."""
 CARRIES = Carries(endings=(".txt",), facts=True, rows=True, warnings=False, chart=True)
 
 
 def render(report: Report) -> str:
     """The report for the terminal that stdout is, or plain text where it is none."""
     console = in_memory()
-    console.print(Text(printable(report.title, 200), style="bold"))
-    for line in report.header:
-        console.print(Text(printable(line, 400), style="dim"))
-    for line in report.remarks:  # a command stays one line of a shell, however wide the terminal is
-        console.print(Text(printable(line, 1000)), soft_wrap=line.startswith("start: "))
-    if any(fact.shown for fact in report.facts):
-        console.print()
-        console.print(_facts(report, console.width))
-    for table in tables(report) if report.rows else ():
-        console.print()
-        for part in _rows(table, console.width):
-            if isinstance(part, str):
-                console.file.write(part)
-            else:
-                console.print(part)
-    if report.chart is not None:
-        from llmcalc.present import plots
-
-        console.print()
-        colour = console.color_system is not None and not console.no_color
-        for drawn in plots.lines(report.chart, min(console.width, 100), colour, _encodes("⠿┤└")):
-            console.print(Text.from_ansi(drawn), soft_wrap=True)
+    listed = tables(report) if report.rows else []
+    above = [_drawn(console, *_head(report, console.width))]
+    if any(fact.shown and (report.whole or report.explain or not fact.detail) for fact in report.facts):
+        above.append(_drawn(console, _facts(report, console.width)))
+    below = []
     if report.explain and report.figures:
         from llmcalc.present.explain import lines
 
-        console.print()
-        for line in lines(report, console.width):
-            console.print(Text(line), soft_wrap=True)
-    told = [f"assumes {line}" for line in report.assumptions] if report.told is None else report.told
-    if told:
-        console.print()
-        for line in told:
-            console.print(_note(line))
+        below.append(_drawn(console, *lines(report, console.width), wrap=False))
+
+    def noted(gone: int = 0) -> list[str]:
+        return _drawn(console, *map(_note, _assumed(report, console.width, gone)))
+
+    def middle(most: Sequence[int], high: int | None) -> list[list[str]]:
+        found = [_drawn(console, *_rows(table, console.width, number)) for table, number in zip(listed, most, strict=True)]
+        return [*found, *([_chart(console, report.chart, high)] if report.chart is not None else [])]
+
+    most: Sequence[int] = [len(table.rows) for table in listed]
+    high = None
+    made = middle(most, high)
+    if _is_screen() and not (report.whole or report.explain):
+        room = console.height - 2 - _length([*above, *below, noted(99)], console.width) - warnings(report.warnings).count("\n")
+        if _length(made, console.width) > room:
+            most, high = _fitted(report, listed, made, console.width, room)
+            made = middle(most, high)
+    below.append(noted(sum(len(table.rows) for table, rows in zip(listed, most, strict=True) if not rows)))
+    text = "\n\n".join("\n".join(block) for block in (*above, *made, *below) if block)
+    return "\n".join(_TRAILING.sub(_codes, line) for line in text.split("\n")) + "\n"
+
+
+def _is_screen() -> bool:
+    return sys.stdout.isatty()
+
+
+def _length(blocks: Sequence[Sequence[str]], width: int) -> int:
+    """Lines of blocks, with the empty ones between; one that is too long goes on in the next."""
+    taken = sum(max(-(-len(_COLOUR.sub("", line)) // width), 1) for block in blocks for line in block)
+    return taken + max(len(blocks) - 1, 0)
+
+
+LOWEST, LOW, LEAST = 6, 10, 3
+"""Lines of a chart's canvas, and rows of a table, that are still worth showing; LOW: before rows have to go."""
+
+
+def _fitted(
+    report: Report, listed: Sequence[Report], made: Sequence[Sequence[str]], width: int, room: int
+) -> tuple[Sequence[int], int | None]:
+    """How many rows of each table, and lines of the chart's canvas, such that all of it has room."""
+    from llmcalc.present import plots
+
+    full = [len(table.brief or table.rows) for table in listed]
+    notes = [len(block) - 1 - rows for block, rows in zip(made, full, strict=False)]
+    canvas = plots.usual(width) if report.chart is not None else 0
+    around = len(made[-1]) - canvas if canvas else 0
+
+    def lines(most: Sequence[int], high: int) -> int:
+        each = [2 + rows + (notes[n] if rows == full[n] else 1) for n, rows in enumerate(most) if rows]
+        return sum(each) - 1 + (1 + around + high if canvas else 0)
+
+    adds_up = [0] if report.picture is not None and report.picture.stacked else []
+    steps = list(_steps(full, [n for n in range(len(full)) if n not in adds_up], canvas))
+    most, high = next((step for step in steps if lines(*step) <= room), steps[-1])
+    return most, high + max(room - lines(most, high), 0) if canvas else None
+
+
+def _steps(full: Sequence[int], loose: Sequence[int], canvas: int) -> Iterator[tuple[Sequence[int], int]]:
+    """Ever fewer rows of the tables, and a lower canvas: what is least worth goes first, a table whose rows add up last and whole."""
+    most, high = list(full), canvas
+    yield tuple(most), high
+    for floor in (LOW, LOWEST):
+        while high > floor:
+            high -= 1
+            yield tuple(most), high
+        while loose and max(most[n] for n in loose) > LEAST:
+            most[max(loose, key=lambda n: most[n])] -= 1
+            yield tuple(most), high
+    yield tuple(0 if n in loose else rows for n, rows in enumerate(full)), high
+    for rows in range(max(full, default=0), LEAST - 1, -1):
+        yield tuple(min(rows, each) if n in loose else 0 for n, each in enumerate(full)), high
+    yield (0,) * len(full), high
+
+
+def _head(report: Report, width: int) -> Iterator[Text]:
+    """The verdict, what it is of, and what belongs to the result."""
+    yield Text(printable(report.title, 200), style="bold")
+    lines = report.header
+    if _is_screen() and any(" · " in line for line in lines):
+        lines = tuple(_flowed(" · ".join(lines).split(" · "), width))
+    for line in lines:
+        yield Text(printable(line, 400), style="dim")
+    for line in report.remarks:  # a command stays one line of a shell, however wide the terminal is
+        yield Text(printable(line, 1000), no_wrap=line.startswith("start: "))
+
+
+def _flowed(parts: Sequence[str], width: int) -> Iterator[str]:
+    """Parts in as few lines as they take."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + 3 + len(part) <= width:
+            line += f" · {part}"
+        else:
+            yield line
+            line = part
+    yield line
+
+
+def _assumed(report: Report, width: int, gone: int) -> list[str]:
+    """What a terminal says of the assumptions: those that it is told to, in three lines, and how many are left, as are `gone` rows."""
+    told = [f"assumes {line}" for line in report.assumptions]
+    if report.told is not None and not (report.whole or report.explain):
+        told = [f"assumes {line}" for line in report.told]
+        while len(told) > 1 and sum(-(-len(line) // max(width - 2, 1)) for line in told) + 1 > MOST_NOTED and _is_screen():
+            told.pop()
+    hidden = len(report.assumptions) - len(told)
+    left = [f"{gone} rows: {report.ask[0]}"] if gone else []
+    left += [f"{hidden} more of how the numbers came about: {report.ask[1]}"] if hidden else []
+    if left:
+        more = "; ".join(left)
+        if told and len(told[-1]) + 4 + len(more) <= width:
+            told[-1] += f"; {more}"
+        else:
+            told.append(more)
+    return told
+
+
+MOST_NOTED = 3
+"""Lines of assumptions on a terminal."""
+
+
+def _chart(console: Console, chart: Chart, high: int | None) -> list[str]:
+    from llmcalc.present import plots
+
+    colour = console.color_system is not None and not console.no_color
+    drawn = plots.lines(chart, min(console.width, 100), colour, _encodes("⠿┤└"), high)
+    return _drawn(console, *map(Text.from_ansi, drawn), wrap=False)
+
+
+def _drawn(console: Console, *parts: Table | Padding | Text | str, wrap: bool = True) -> list[str]:
+    """The lines of some parts; text that is ready is written as it is."""
     output = console.file
     assert isinstance(output, io.StringIO)
-    return "\n".join(_TRAILING.sub(_codes, line) for line in output.getvalue().splitlines()) + "\n"
+    for part in parts:
+        if isinstance(part, str):
+            output.write(part if part.endswith("\n") else f"{part}\n")
+        else:
+            console.print(part, soft_wrap=not wrap or (isinstance(part, Text) and part.no_wrap is True))
+    text = output.getvalue()
+    output.seek(0)
+    output.truncate()
+    return text.splitlines()
 
 
 def _codes(trailing: re.Match[str]) -> str:
@@ -76,12 +194,13 @@ def _codes(trailing: re.Match[str]) -> str:
 def in_memory() -> Console:
     """Writes into memory, with the width and colours of the real stdout."""
     real = Console(file=sys.stdout)
-    width = min(real.width, 1000)
+    width, height = min(real.width, 1000), max(real.height, SMALLEST)
     if not real.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         width = 400  # a pipe has no width: never wrap
     return Console(
         file=io.StringIO(),
         width=width,
+        height=height,
         force_terminal=real.is_terminal,
         color_system=real.color_system,  # type: ignore[arg-type]
         no_color=real.no_color,
@@ -96,7 +215,7 @@ def _note(text: str) -> Padding:
 
 
 def _facts(report: Report, width: int) -> Table:
-    visible = [fact for fact in report.facts if fact.shown and (report.explain or not fact.detail)]
+    visible = [fact for fact in report.facts if fact.shown and (report.whole or report.explain or not fact.detail)]
     cells = [(printable(fact.label, 200), shown(fact.value, fact.unit), exact(fact.value, fact.unit), fact.note) for fact in visible]
     words = [isinstance(fact.value, str | list | tuple) for fact in visible]
     exacts = max(len(cell[2]) for cell in cells)
@@ -146,20 +265,50 @@ def _note_within(note: str, room: int) -> str:
     return next((text for text in (note, re.split("[:;]", note)[0]) if len(text) <= room), "")
 
 
-def _rows(report: Report, width: int) -> list[Table | Padding | Text | str]:
-    """The rows, and which of them and of the columns are left out."""
-    rows = [report.rows[index] for index in report.brief] if report.brief else list(report.rows)
-    told = content([column for column in report.columns if column.shown and _has_content(report, column.key)], rows)
+def _rows(report: Report, width: int, most: int) -> list[Table | Padding | Text | str]:
+    """At most so many rows, and which of them and of the columns are left out."""
+    every = list(report.rows) if report.whole or not report.brief else [report.rows[index] for index in report.brief]
+    told = content([column for column in report.columns if column.shown and _has_content(report, column.key)], every)
     laid = lay_out(told, width)
+    rows = every
+    if most < len(every):
+        kept = _picked(every, most, report.scan)
+        rows = [every[index] for index in kept]
+        told = replace(told, cells={key: [cells[index] for index in kept] for key, cells in told.cells.items()})
     plain = laid.free >= 0 and not any(column.bar and told.numeric[column.key] for column in laid.columns)
-    found: list[Table | Padding | Text | str] = [*_lines(told, laid, len(rows))] if plain else [_table(told, laid, rows)]
-    if report.brief:
-        found.append(_note(f"{len(rows)} of {len(report.rows):,} rows; -f csv has all"))
-    gone = ", ".join(c.label for c in told.columns if c not in laid.columns and c.label)
-    cut = ", ".join(c.label for c in laid.columns if told.longest[c.key] > laid.widths[c.key] and c.label)
-    if gone or cut:
-        found.append(_note("; ".join([*([f"not shown at this width: {gone}"] if gone else []), *([f"cut short: {cut}"] if cut else [])])))
+    found: list[Table | Padding | Text | str] = []
+    if rows:
+        found = [*_lines(told, laid, len(rows))] if plain else [_table(told, laid, rows)]
+    gone = [c.label for c in told.columns if c not in laid.columns and c.label] if rows else []
+    cut = ", ".join(c.label for c in laid.columns if told.longest[c.key] > laid.widths[c.key] and c.label) if rows else ""
+    few = 0 < len(rows) < len(report.rows)
+    said = [f"{len(rows)} of {len(report.rows):,} rows: {report.ask[0]} has all"] if few else []
+    if gone:
+        said.append(f"not shown at this width: {', '.join(gone)}")
+    if cut:
+        said.append(f"cut short: {cut}")
+    if said:
+        text = "; ".join(said)
+        found.append(_note(_in_one_line(text, width - MARGIN) if few and most < len(every) else text))
     return found
+
+
+def _in_one_line(text: str, width: int) -> str:
+    """A list, to where it has room: 'a, b and 3 more'."""
+    names = text.split(", ")
+    for kept in range(len(names), 0, -1):
+        told = ", ".join(names[:kept]) + (f" and {len(names) - kept} more" if kept < len(names) else "")
+        if len(told) <= width:
+            return told
+    return text
+
+
+def _picked(rows: Sequence[Mapping[str, Any]], most: int, scan: bool) -> list[int]:
+    """Which rows are shown where not all are: the chosen and marked ones, and the first, or some of the whole way."""
+    must = [index for index, row in enumerate(rows) if row.get("marks") or row.get("chosen") is True][:most]
+    step = (len(rows) - 1) / max(most - 1, 1)
+    wanted = [round(number * step) for number in range(most)] if scan else list(range(len(rows)))
+    return sorted([*must, *[index for index in wanted if index not in must][: most - len(must)]])
 
 
 def _lines(told: Content, laid: Layout, number: int) -> tuple[Text, str]:
