@@ -139,6 +139,8 @@ class Device:
     """Devices of one operating system, where the link joins several of those."""
     network: Network | None = None
     """Between nodes; None: not known."""
+    rented: int = 1
+    """Devices that are paid together: those of a host, where only whole ones are rented."""
     power_w: float | None = None
     """Rated maximum [W]."""
     power_all_in_w: float | None = None
@@ -184,6 +186,10 @@ class Device:
     def of_kind(self, kind: str | None) -> Device:
         """The device with its prices of one kind alone; None: with all that it has."""
         return self if kind is None else replace(self, prices=tuple(price for price in self.prices if price.type == kind))
+
+    def in_whole_nodes(self) -> Device:
+        """The device as it is rented where nobody rents a part of a host."""
+        return replace(self, rented=self.devices_per_host or max(1, self.devices_per_node))
 
     def old_prices(self, kind: str | None = None) -> str:
         """How many of the prices behind `price(kind)` are older than PRICE_DAYS; empty if none is."""
@@ -275,7 +281,8 @@ def index_of(profiles: Iterable[Profile]) -> dict[str, Any]:
 
 def devices_of(profiles: Iterable[Profile]) -> dict[str, Any]:
     """What `hardware/devices.json` holds: id to the device's fields."""
-    return {profile.id: asdict(_device(profile, "bundled")) for profile in sorted(profiles, key=lambda each: each.id)}
+    rows = {profile.id: asdict(_device(profile, "bundled")) for profile in sorted(profiles, key=lambda each: each.id)}
+    return {ident: {key: value for key, value in row.items() if key != "rented"} for ident, row in rows.items()}
 
 
 @cache

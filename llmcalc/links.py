@@ -163,6 +163,8 @@ LINKS = {
     )
 }
 """Every link by name."""
+FREE = Link("a free network", float("inf"), Timings(*3 * (Collective(0.0, 0.0, 1.0),)), "")
+"""What a network is held against to say what it costs."""
 _PATTERNS = (
     (r"nvlink\D*([2-5])", "nvlink{}"),
     (r"pcie?\D*([3-6])[.0]*\D*x?(8|4)$", "pcie{}-x{}"),
@@ -172,7 +174,7 @@ _PATTERNS = (
     (r"thunderbolt\D*([45])", "tb{}"),
     (r"\b(hdr|ndr|xdr|efa)\b", "{}"),
     (r"(\d+)\s*g(?:bit/s|bps|be|b/s)", "{}gbe"),
-    (r"ethernet|roce", "400gbe"),
+    (r"ethernet|roce", "400gbe"),  # of a profile, which has a rate of its own
 )
 
 
@@ -203,9 +205,10 @@ def asked(text: str, what: str) -> Link:
         rate = 0.0
     if 1e6 <= rate <= 1e14:
         return Link(word, rate, _NETWORK, _NCCL_TESTS, "InfiniBand HDR and NDR")
-    known = named(word)
+    known = named(word) if re.search(r"\d|^(hdr|ndr|xdr|efa|nvlink-bridge|xe.?link|infinity.?fabric)$", word.lower()) else None
     if known is None or bits:
         near = () if re.search(r"\d\s*[kMGT]\w*/?s$", word) else close_matches(word.lower(), LINKS)  # a rate is no misspelt name
-        hint = f"did you mean {near[0]}?" if near else f"a name ({', '.join(list(LINKS)[:6])}, …) or a rate such as 400Gb/s"
+        some = ("100gbe", "200gbe", "hdr", "ndr") if what == "network" else ("nvlink4", "nvlink-bridge", "pcie4", "pcie4-host", "tb5")
+        hint = f"did you mean {near[0]}?" if near else f"a name ({', '.join(some)}, …) or a rate such as 400Gb/s"
         raise UsageError("bad-link", f"{what} {printable(word, 40)!r} is no link with a known rate", hint)
     return known

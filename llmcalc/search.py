@@ -16,7 +16,7 @@ import numpy as np
 
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
-from llmcalc.estimate import capacity, counts, layout, memory, rates, step, talk, terms, ways
+from llmcalc.estimate import capacity, cost, counts, layout, memory, rates, step, talk, terms, ways
 from llmcalc.figures import Figure
 from llmcalc.formats import Format
 from llmcalc.formulas import money, time
@@ -89,13 +89,14 @@ class Limits:
 
 def candidate(device: Device, counts: tuple[int, ...] = (1,), exact: bool = False, usd_per_hour: float | None = None) -> Candidate:
     """A device with the price that was given for it, else the one that stands for it, and that price's date."""
+    whole = f"; whole nodes of {device.rented}" if device.rented > 1 else ""
     if usd_per_hour is not None:
-        return Candidate(device, counts, exact, usd_per_hour, f"price {usd(usd_per_hour)} per device-hour, as given", "given")
+        return Candidate(device, counts, exact, usd_per_hour, f"price {usd(usd_per_hour)} per device-hour, as given{whole}", "given")
     chosen = device.price()
     kind = next((kind for kind in PRICE_ORDER if any(price.type == kind for price in device.prices)), None)
     dates = sorted(price.date for price in device.prices if price.type == kind and price.date)
     date = dates[-1] if dates else "undated" if kind else None
-    return Candidate(device, counts, exact, chosen.usd_per_hour, f"{device.id}: {chosen.text}", kind, date)
+    return Candidate(device, counts, exact, chosen.usd_per_hour, f"{device.id}: {chosen.text}{whole}", kind, date)
 
 
 def tensor_parallel(model: Model, most: int) -> tuple[int, ...]:
@@ -147,7 +148,7 @@ def capacity_unknown(space: Space, device: Device) -> bool:
 def _alike(device: Device, plan: Deployment, plain: Format, method: str, columns: bool) -> tuple[Any, ...]:
     """What of a device steers an estimate, beside its numbers; `columns`: constants are numbers, too."""
     latency = talk.link_rate(device)[1].value if plan.tp > 1 else None
-    usual = device.device_class, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency
+    usual = device.device_class, device.rented, terms.compute_key(device, plan.weights), terms.compute_key(device, plain), latency
     if method != "expected":
         return usual
     kernels = rates.steers(plan)
@@ -262,7 +263,7 @@ def _point(plan: Deployment, usd_per_device_hour: Any, batch: Any, timed: step.T
     }
     if usd_per_device_hour is not None:
         each = Figure("usd_per_device_hour", usd_per_device_hour, "usd/h", "`price`, or the profile")
-        hour = money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=devices)
+        hour = money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=cost.paid(plan))
         found["usd_per_hour"] = hour
         found["usd_per_million_output_tokens"] = money.usd_per_million_tokens.of(
             as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=Figure("utilization", 1)

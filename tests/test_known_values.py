@@ -123,6 +123,8 @@ KNOWN = [
     ("kv_budget_bytes", (66e9, 16e9), 50e9),
     # money
     ("deployment_usd_per_hour", (2.5, 8), 20),
+    ("nodes_taken", (5, 3, 8), 3),  # two of three in a node, then one
+    ("nodes_taken", (2, 16, 8), 4),  # two each
     ("usd_per_million_tokens", (3.6, 1000, 0.5), 2),  # $0.001 a second for 500 tokens
     ("usd_per_million_from_time", (3.6, 0.002, 0.5), 4),  # $0.001 a second; 2,000 s, 4,000 s at half load
     ("blended_usd_per_million", (2, 5, 3000, 1000), 2.75),  # $6 + $5 for four parts

@@ -101,7 +101,7 @@ def test_links_are_known_by_name_and_by_rate(word: str, name: str, rate: float) 
     assert (found.name, found.rate) == (name, rate)
 
 
-@pytest.mark.parametrize("word", ["", "400", "fast", "-1Gb/s", "0 GB/s", "9e99 GB/s", "nvlink9"])
+@pytest.mark.parametrize("word", ["", "400", "fast", "-1Gb/s", "0 GB/s", "9e99 GB/s", "nvlink9", "ethernet", "RoCE", "infiniband"])
 def test_a_link_without_a_rate_is_refused(word: str) -> None:
     with pytest.raises(UsageError) as caught:
         links.asked(word, "network")

@@ -165,6 +165,7 @@ ELSEWHERE = {
     "x",
     "y",
     "network",
+    "whole_nodes",
     "enforce_eager",
     "no_graph_estimate",
     "language_model_only",

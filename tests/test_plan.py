@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from shapes import bundled, plan
 
-from llmcalc import accuracy, measured, traffic
+from llmcalc import accuracy, engines, measured, traffic
 from llmcalc.cli import main
 from llmcalc.estimate import layout, planning, pools, serving, simulate, step
 from llmcalc.estimate import service as served
@@ -162,10 +162,11 @@ def test_a_limit_nobody_can_meet() -> None:
     assert alone < ratio * 1e-4 < alone * 1.6
     slow = planning.plan(model, [plan(model)], replace(SERVICE, max_ttft_s=1e-3)).answer
     assert slow.results.binding == "ttft"
-    big = planning.plan(
-        bundled("meta-llama/Llama-3.1-405B-Instruct"), [plan(bundled("meta-llama/Llama-3.1-405B-Instruct"), "l4")], SERVICE
-    ).answer
-    assert big.results.binding == "memory"
+    large = bundled("meta-llama/Llama-3.1-405B-Instruct")
+    big = planning.plan(large, [plan(large, "l4")], SERVICE).answer
+    assert big.results.binding == "tpot"  # five nodes hold it
+    big = planning.plan(large, [plan(large, "l4", engine=engines.find("ollama"))], SERVICE).answer
+    assert big.results.binding == "memory"  # one host does not
     assert "short" in big.warnings[0]
     odd = planning.plan(model, [plan(model, tp=3)], SERVICE, fixed=True).answer
     assert odd.rows[0].why == "engines refuse it: 32 query heads are not divisible by 3; valid tp: 1, 2, 4, 8"
@@ -250,6 +251,44 @@ def test_pools_grow_until_the_limits_are_met(capsys: pytest.CaptureFixture[str])
     r = answer(capsys, *ASKED, "--tp", "1", "--disaggregate", "--max-ttft", "400ms")["results"]
     assert r["disaggregated_met"] is True
     assert r["disaggregated_ttft_s"] <= 0.4
+
+
+# ---- nodes ----
+
+
+def test_a_model_too_large_for_a_node_is_planned_over_the_fewest_that_hold_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """DeepSeek-V3 in fp8 takes 689 GB, a node of eight H100 has 640; 405B in bf16 takes 812 GB, 19 L40S of 45 GB, three nodes of eight."""
+    few = ["--rate", "1", "--prompt", "1k", "--output-tokens", "100"]
+    found = answer(capsys, "plan", "-m", "deepseek-ai/DeepSeek-V3", "-d", "h100-sxm", *few)
+    r = found["results"]
+    assert (r["devices"], r["nodes"], r["tp"], r["pp"] * r["dp"]) == (16, 2, 8, 2)
+    assert 0 < r["network_tpot_s"] < 1e-3 and r["network_ttft_s"] > 0
+    assert {(row["tp"], row["pp"], row["dp"]) for row in found["rows"] if row["devices"]} == {(8, 2, 1), (8, 1, 2)}
+    over = answer(capsys, "plan", "-m", "meta-llama/Llama-3.1-405B-Instruct", "-d", "l40s", *few)["results"]
+    assert (over["tp"], over["pp"], over["nodes"]) == (8, 3, 3 * over["replicas"])
+
+
+def test_an_engine_gets_only_devices_and_hosts_that_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--rate", "0.1", "--prompt", "100", "--output-tokens", "10"]
+    found = answer(capsys, "plan", "-m", LLAMA, "-d", "mi300x", "--engine", "trt-llm", *few)
+    assert found["results"]["devices"] is None and {row["why"] for row in found["rows"]} == {"trt-llm does not run on AMD"}
+    found = answer(capsys, "plan", "-m", LLAMA, "-d", "16x h100-sxm", "--engine", "ollama", *few)
+    assert "ollama stays on one host, and 16 devices are on 2" in found["rows"][0]["why"]
+
+
+@pytest.mark.parametrize(("device", "paid"), [("h100-sxm", 8), ("2x h100-sxm", 8), ("16x h100-sxm", 16), ("gb200", 4)])
+def test_whole_nodes_are_paid_for(device: str, paid: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Eight H100 in an HGX board, four GB200 in a compute tray."""
+    asked = ["cost", "-m", "meta-llama/Llama-3.1-70B-Instruct", "--weights", "fp8", "-d", device, "--price", "3"]
+    r = answer(capsys, *asked, "--whole-nodes")["results"]
+    assert (r["paid_devices"], r["usd_per_hour"]) == (paid, 3 * paid)
+    assert answer(capsys, *asked)["results"].get("paid_devices") is None
+
+
+def test_replicas_share_the_nodes_that_are_paid_for(capsys: pytest.CaptureFixture[str]) -> None:
+    r = answer(capsys, *ASKED, "--tp", "1", "--price", "2", "--whole-nodes")["results"]
+    assert r["replicas"] > 1 and r["paid_devices"] == 8 * -(-r["replicas"] // 8)
+    assert r["usd_per_hour"] == 2 * r["paid_devices"]
 
 
 # ---- mixes, load tests --------------------------------------------------------------------------------------------

@@ -225,9 +225,9 @@ def _assumptions(assumed: Iterable[str], batch: str | None, limit: float | None,
     if batch is None and limit is None:
         yield "batch 1: not given (--batch N, --batch max, or --max-tpot)"
     if owned.usd is not None:
-        yield f"price {units.usd(owned.usd)} per device-hour, as given"
+        yield f"price {units.usd(owned.usd)} per device-hour, as given{owned.words}"
     else:
-        yield f"prices: the median of each profile's {owned.kind or 'first kind'} ones; --price-kind takes others"
+        yield f"prices: the median of each profile's {owned.kind or 'first kind'} ones; --price-kind takes others{owned.words}"
     yield s.method_words(method)
 
 

@@ -476,6 +476,7 @@ class Money(Group):
         read=parse.choice("on-demand", "long-rental", "spot", "ownership"),
         help="on-demand, long-rental, spot or ownership. [default: one kind for all]",
     )
+    whole_nodes = switch("--whole-nodes", help="Pay for whole nodes, as some providers rent nothing less.")
 
 
 class Reading(Group):

@@ -196,7 +196,7 @@ def plan(
     if further.disaggregate:
         more.append(pools.pools(found, chosen, service, service.traffic.sample(), link))
     rows: tuple[Answer, ...] = estimate.rows
-    shape = columns(planned.Alternative)
+    shape = columns(planned.Alternative, **{key: any(row[key] not in (1, None) for row in rows) for key in ("pp", "dp", "nodes")})
     testing = further.load_test or bool(tested)
     if testing:
         number = further.replicas or r.replicas or 1
@@ -281,6 +281,7 @@ def _facts(r: planned.Plan) -> tuple[Fact, ...]:
         said["binding"] = _BINDING[r.binding]
     said |= {key: False for key, what in words(type(r)).items() if what.shown and not met and key != "binding"}
     said |= {key: False for key in ("preemptions", "binding") if not r[key]}
+    said |= {key: False for key in ("nodes", "pp", "dp") if r[key] in (1, None)}
     if r.holds_at_high is None:
         said["holds_at_high"] = False
     return facts(r, **said)

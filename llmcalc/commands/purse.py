@@ -22,10 +22,18 @@ class Purse:
     """By id, where they were given."""
     kind: str | None
     """Of the recorded ones that count; None: whichever a device has."""
+    whole_nodes: bool = False
+    """Whether whole nodes are paid for."""
+
+    @property
+    def words(self) -> str:
+        """What is paid for beside the devices in use."""
+        return "; whole nodes are paid for" if self.whole_nodes else ""
 
     def of(self, device: Device) -> tuple[Device, float | None]:
         """(the device with the prices that count, the price that was given for it)."""
-        return device.of_kind(self.kind), self.each.get(device.id, self.usd)
+        counted = device.in_whole_nodes() if self.whole_nodes else device
+        return counted.of_kind(self.kind), self.each.get(device.id, self.usd)
 
 
 def purse(money: Money, devices: Iterable[Device]) -> Purse:
@@ -38,5 +46,5 @@ def purse(money: Money, devices: Iterable[Device]) -> Purse:
     if kind is None and several:
         kind = hardware.common_kind(listed)
     if isinstance(given, Mapping):
-        return Purse(None, {hardware.load(name).id: usd for name, usd in given.items()}, kind)
-    return Purse(given, {}, kind)
+        return Purse(None, {hardware.load(name).id: usd for name, usd in given.items()}, kind, money.whole_nodes)
+    return Purse(given, {}, kind, money.whole_nodes)

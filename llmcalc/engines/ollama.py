@@ -6,7 +6,7 @@ from llmcalc.engines.row import GIB, MIB, Engine, Start
 
 ROWS = (
     Engine(
-        name="ollama", kind="desktop", split="pipeline", tensor=False, vendors=(), kinds=("gpu", "unified", "apple", "cpu"),
+        name="ollama", kind="desktop", split="pipeline", tensor=False, one_host=True, vendors=(), kinds=("gpu", "unified", "apple", "cpu"),
         start=Start(
             "OLLAMA_CONTEXT_LENGTH={ctx} OLLAMA_NUM_PARALLEL={seqs}",
             (("OLLAMA_SCHED_SPREAD=", "spread"), ("OLLAMA_KV_CACHE_TYPE=", "kv")),

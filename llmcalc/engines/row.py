@@ -71,6 +71,8 @@ class Engine:
     """What it prints at start-up, with {gib} of a device's pool, {tokens}, {ctx} and {concurrency}."""
     since: tuple[int, ...] = (0, 0)
     """The first release that the row holds for."""
+    one_host: bool = False
+    """It knows no other hosts than its own."""
     nominal: bool = False
     """The decimal size instead of the driver's."""
     utilization: float = 1.0

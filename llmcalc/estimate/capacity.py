@@ -84,10 +84,16 @@ def sequences(plan: Deployment, exact: float) -> int:
     return max(0, math.floor(exact / plan.dp)) * plan.dp
 
 
+def stranger(plan: Deployment) -> str | None:
+    """Why the engine has no use for the device, or None."""
+    runs = plan.engine.runs_on(plan.device.vendor, plan.device.kind)
+    return None if runs else f"{plan.engine.name} does not run on {plan.device.vendor}"
+
+
 def refusal(model: Model, plan: Deployment) -> str | None:
     """Why engines do not start such a deployment, whatever its memory holds; None where they do."""
-    if not plan.engine.runs_on(plan.device.vendor, plan.device.kind):
-        return f"{plan.engine.name} does not run on {plan.device.vendor}"
+    if why := stranger(plan):
+        return why
     reason = layout.obstacle(model, plan) if plan.ranks > 1 else None
     return reason and f"tp {plan.tp}, pp {plan.pp}, ep {plan.ep}: {reason}, so engines refuse this layout"
 

@@ -66,6 +66,8 @@ def link_of(device: Device) -> links.Link:
 def network_of(device: Device) -> links.Link:
     """The network between nodes; where a profile names none, what its class usually has, which `said` says."""
     if device.network is not None:
+        if device.network.bytes_per_s == links.FREE.rate:
+            return links.FREE
         known = links.named(device.network.type) or links.LINKS["ndr"]
         return known._replace(rate=device.network.bytes_per_s)
     return links.LINKS["ndr" if device.device_class == "datacenter" else "10gbe"]
@@ -171,7 +173,7 @@ def exchange(device: Device, tokens: Figure, hidden: int, top_k: int, ranks: int
         found: Figure = formula.of(
             as_name=name,
             start_s=Figure("start_s", made.start_s, "s", "DeepEP, measured"),
-            doubling_s=Figure("doubling_s", made.doubling_s, "s", "DeepEP, measured"),
+            doubling_s=Figure("doubling_s", made.doubling_s * (network is not links.FREE), "s", "DeepEP, measured"),
             doublings=Figure("doublings", math.log2(hops), "", f"{hops} nodes"),
             near_bytes=Figure("near_bytes", near, "B", "inside the node", None, (tokens,)),
             link_bytes_per_s=_rate(link, made.near_share, local),

@@ -27,7 +27,17 @@ class Ownership:
     pue: float = 1.3
 
 
-def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
+def paid(plan: Deployment, replicas: int = 1) -> Figure:
+    """Devices that a bill counts for so many replicas: their ranks, or all of the nodes that these take."""
+    if plan.device.rented == 1:
+        return Figure("devices", plan.ranks * replicas, "", layout.LAYOUT)
+    each = Figure("devices_per_node", plan.device.rented, "", f"{plan.device.id}, rented in whole nodes")
+    ranks, number = Figure("ranks", plan.ranks, "", layout.LAYOUT), Figure("replicas", replicas, "", layout.LAYOUT)
+    nodes = money.nodes_taken.of(replicas=number, ranks=ranks, devices_per_node=each)
+    return Figure("devices", nodes.value * each.value, "", f"whole nodes of {each.value}", None, (nodes, each))
+
+
+def hourly(plan: Deployment, owned: Ownership | None, replicas: int = 1) -> tuple[Figure, str]:
     """USD per hour of all devices, and where the price comes from. Errors: no-price, no-power."""
     device = plan.device
     if owned is not None:
@@ -52,8 +62,10 @@ def hourly(plan: Deployment, owned: Ownership | None) -> tuple[Figure, str]:
         if price is None:
             raise UsageError("no-price", text, "give one with `price`, in USD per device-hour")
         each = Figure("usd_per_device_hour", price, "usd/h", text)
-    ranks = Figure("devices", plan.ranks, "", layout.LAYOUT)
-    return money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=ranks), text
+    bill = paid(plan, replicas)
+    if plan.device.rented > 1:
+        text += f"; whole nodes of {plan.device.rented}: {bill.value} devices paid, {plan.ranks * replicas} in use"
+    return money.deployment_usd_per_hour.of(as_name="usd_per_hour", usd_per_device_hour=each, devices=bill), text
 
 
 def price_warning(plan: Deployment) -> tuple[str, ...]:
@@ -75,6 +87,7 @@ class Cost(Answer):
     usd_per_million_input_tokens: float | None = field("1M input tokens", "usd")
     usd_per_million_blended: float | None = field("1M tokens, blended", "usd")
     usd_per_hour: float | None = field("per hour", "usd/h", meaning="all devices")
+    paid_devices: int | Absent = field("  devices paid for", note="whole nodes", default=ABSENT)
     tokens_per_s: float = field("tokens/s of the batch", "tokens/s")
     tpot_s: float = field("TPOT", "s")
     napkin_tpot_s: float = field("  textbook", "s", shown=False, detail=True)
@@ -210,6 +223,7 @@ def cost(
         Cost(
             **values,
             usd_per_hour=None if hour is None else hour.value,
+            paid_devices=paid(plan).value if plan.device.rented > 1 else ABSENT,
             tokens_per_s=rate.value,
             tpot_s=length.value,
             expected_step_time_s=likely.mid_s,

@@ -46,6 +46,8 @@ def obstacle(model: Model, plan: Deployment) -> str | None:
     reason = tp_obstacle(model, plan.tp)
     if plan.tp > 1 and not plan.engine.tensor:
         reason = f"{plan.engine.family} deals whole layers and cuts no matrix"
+    if plan.engine.one_host and plan.ranks > (host := plan.device.devices_per_host or max(1, plan.device.devices_per_node)):
+        reason = f"{plan.engine.family} stays on one host, and {plan.ranks} devices are on {-(-plan.ranks // host)}"
     if reason is None and plan.pp > len(model.stack.layers):
         reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
     many = experts(model)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from llmcalc import formats, units
+from llmcalc import formats, hardware, links, units
 from llmcalc.answers import Aside
 from llmcalc.architecture import Model
 from llmcalc.errors import LlmcalcError, UsageError
-from llmcalc.estimate import Answered, cost, layout, serving, simulate, step
+from llmcalc.estimate import Answered, capacity, collectives, cost, layout, serving, simulate, step
 from llmcalc.estimate.planned import Alternative, PerRequest, Plan
 from llmcalc.estimate.quantiles import Quantiles
 from llmcalc.estimate.service import HOURS_PER_MONTH, Binding, Candidate, Limit, Service, candidate, excess, keeping, layouts, run, violated
@@ -57,6 +57,11 @@ class Sized:
         return (self.replicas or 0) * self.plan.ranks
 
     @property
+    def nodes(self) -> int:
+        """That hold them."""
+        return int(money.nodes_taken(self.replicas or 0, self.plan.ranks, max(1, self.plan.device.devices_per_node)))
+
+    @property
     def usd_per_month(self) -> float | None:
         """Of all devices."""
         return None if self.usd_per_hour is None else self.usd_per_hour * HOURS_PER_MONTH
@@ -70,6 +75,8 @@ class Sized:
         return {
             "replicas": self.replicas,
             "devices": self.devices,
+            "nodes": self.nodes,
+            **({"paid_devices": cost.paid(self.plan, self.replicas).value} if self.plan.device.rented > 1 else {}),
             "usd_per_month": self.usd_per_month,
             "usd_per_million_output_tokens": None if hour is None else money.usd_per_million_tokens(hour, rate * found.profile.output, 1),
             "utilization": rate / self.replicas / found.max_rate,
@@ -86,6 +93,8 @@ class Sized:
             weights=self.plan.weights.name,
             hardware=self.plan.device.id,
             tp=self.plan.tp,
+            pp=self.plan.pp,
+            dp=self.plan.dp,
             devices_per_replica=self.plan.ranks,
             batch_limit=None if self.found is None else self.found.batch_limit,
             binding=self.binding,
@@ -124,9 +133,11 @@ def _kept(model: Model, plan: Deployment, service: Service, sample: list[Request
 
 def size(model: Model, plan: Deployment, service: Service, sample: list[Request]) -> Sized:
     """The fewest replicas of one layout that meet the limits, or what forbids it."""
+    if strange := capacity.stranger(plan):
+        return Sized(plan, strange, None)
     refused = layout.obstacle(model, plan)
     if refused is not None:
-        valid = ", ".join(str(option.tp) for option in layouts(model, plan))
+        valid = ", ".join(dict.fromkeys(str(option.tp) for option in layouts(model, plan))) or "none"
         return Sized(plan, f"engines refuse it: {refused}; valid tp: {valid}", None)
     service, sample = _kept(model, plan, service, sample)
     found = candidate(model, plan, service, sample)
@@ -153,7 +164,7 @@ def size(model: Model, plan: Deployment, service: Service, sample: list[Request]
         words = f"{broken.upper()} is {seconds(value)} at best, with any number of replicas"
         return Sized(plan, words, broken, found, over)
     try:
-        hour = cost.hourly(plan, None)[0].value * replicas
+        hour = cost.hourly(plan, None, replicas)[0].value
     except UsageError:
         hour = None
     binding: Binding = reason or found.bound
@@ -274,6 +285,8 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
         results = Plan(
             hardware=chosen.plan.device.id,
             tp=chosen.plan.tp,
+            pp=chosen.plan.pp,
+            dp=chosen.plan.dp,
             weights=chosen.plan.weights.name,
             batch_limit=found.batch_limit,
             mean_batch=outcome.mean_batch,
@@ -288,6 +301,7 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
         figures["max_rate_per_replica"] = serving.highest(found.rates, found.profile, found.batch_limit, found.policy.chunk)[0]
     else:
         bindings = {one.binding for one in tried}
+        bindings = bindings - {"memory", None} or bindings  # what is too small has a larger sibling that is too slow
         results = Plan(binding=bindings.pop() if len(bindings) == 1 else None)
         warnings.insert(0, f"no layout that was tried meets the limits, and all figures are null{_closest(tried)}")
     answer = Answered(
@@ -343,7 +357,11 @@ def _expected(model: Model, chosen: Sized, service: Service, mean_batch: float) 
     batch, prompt, output = max(1.0, mean_batch), max(1, round(profile.prompt)), max(1, round(profile.output))
     busy = step.step(model, plan, Workload(profile.context, batch, prompt, output), "expected")
     first = step.ttft(model, plan, prompt, 0, round(batch) - 1)
-    values: dict[str, Any] = {"expected_tpot_s": busy.mid_s, "expected_tpot_low_s": busy.low_s, "expected_tpot_high_s": busy.high_s}
+    values: dict[str, Any] = _network(model, plan, Workload(profile.context, batch, prompt, output), busy, first) | {
+        "expected_tpot_s": busy.mid_s,
+        "expected_tpot_low_s": busy.low_s,
+        "expected_tpot_high_s": busy.high_s,
+    }
     said: list[str] = [Aside(f"expected TPOT at the mean batch: {busy.words}")]
     if first is not None:
         values |= {"expected_ttft_s": first.mid_s, "expected_ttft_low_s": first.low_s, "expected_ttft_high_s": first.high_s}
@@ -365,6 +383,16 @@ def _expected(model: Model, chosen: Sized, service: Service, mean_batch: float) 
     values[f"expected_{key}_high"] = full.high_s / output
     said.append(Aside(f"expected requests/s: as many sequences at once as the memory holds; {full.words}"))
     return values, tuple(said), []
+
+
+def _network(model: Model, plan: Deployment, work: Workload, busy: step.Timed, first: step.Timed | None) -> dict[str, float]:
+    """What of a step and of a first token is the network between a replica's nodes; nothing where one holds it. [s]"""
+    if collectives.nodes(plan).count == 1:
+        return {}
+    free = replace(plan, device=replace(plan.device, network=hardware.Network(links.FREE.name, links.FREE.rate)))
+    found = {"network_tpot_s": busy.mid_s - step.step(model, free, work, "expected").mid_s}
+    near = step.ttft(model, free, work.prompt_tokens, 0, round(work.batch) - 1)
+    return found if first is None or near is None else found | {"network_ttft_s": first.mid_s - near.mid_s}
 
 
 def _assumptions(service: Service, plan: Deployment) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from llmcalc.traffic import Request, Traffic
 Limit = Literal["ttft", "tpot"]
 Binding = Literal["memory", "tpot", "ttft", "saturation"]
 HOURS_PER_MONTH = 730
+MOST_NODES = 16
+"""Of a replica, where one is too small."""
 MOST_BATCH = 1024  # max_num_seqs of vLLM on large devices
 
 
@@ -134,14 +136,34 @@ def candidate(model: Model, plan: Deployment, service: Service, sample: list[Req
 
 
 def layouts(model: Model, plan: Deployment) -> Iterator[Deployment]:
-    """Layouts inside a node as the engine makes them by itself, each valid for the model."""
-    devices = 1
+    """Layouts inside a node as the engine makes them by itself, each valid for the model; over the fewest nodes where one is too small."""
+    devices, widest = 1, None
     while devices <= max(1, plan.device.devices_per_node):
         tp, pp = plan.engine.layout(devices)
         option = replace(plan, tp=tp, pp=pp)
         if layout.obstacle(model, option) is None and (tp == 1 or plan.device.link is not None):
+            widest = option
             yield option
         devices *= 2
+    if widest is None or plan.device.link is None or _holds(model, widest):
+        return
+    for number in range(2, MOST_NODES + 1):
+        found = [option for option in _over_nodes(widest, number) if layout.obstacle(model, option) is None and _holds(model, option)]
+        yield from found
+        if found:
+            return
+
+
+def _over_nodes(inside: Deployment, number: int) -> Iterator[Deployment]:
+    """A layout of a node on several: a stage on each, or a group of attention on each and the experts dealt over all of them."""
+    yield replace(inside, pp=inside.pp * number)
+    if inside.engine.tensor:
+        yield replace(inside, ep=inside.tp * number)
+
+
+def _holds(model: Model, plan: Deployment) -> bool:
+    """Whether the weights leave room for a token."""
+    return bool(capacity.ledger(model, plan, 1)["max_batch_exact"].value >= 1)
 
 
 def run(

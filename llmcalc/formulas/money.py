@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmcalc.figures import formula
+from llmcalc.figures import formula, larger
 
 
 @formula(unit="usd/h", ref="definition")
@@ -13,6 +13,16 @@ def deployment_usd_per_hour(usd_per_device_hour, devices):
     20
     """
     return usd_per_device_hour * devices
+
+
+@formula(unit="nodes", ref="definition")
+def nodes_taken(replicas, ranks, devices_per_node):
+    """Nodes of so many replicas: as many in each as go in whole; a replica that is larger takes nodes of its own. [nodes]
+
+    >>> nodes_taken(5, 3, 8)
+    3
+    """
+    return -(-replicas // larger(1, devices_per_node // ranks)) * -(-ranks // devices_per_node)
 
 
 @formula(unit="usd", ref="definition")
