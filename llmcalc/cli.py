@@ -189,7 +189,7 @@ def _sane_width() -> None:
 
 NEEDS = frozenset(
     {"kv", "weights", "fit", "decode", "prefill", "quant", "spec", "layouts", "roofline", "cost", "compare", "pareto"}
-) | frozenset({"plan", "rank", "simulate", "prefix", "levers", "models", "hardware"})
+) | frozenset({"plan", "report", "rank", "simulate", "prefix", "levers", "models", "hardware"})
 """Commands that say nothing alone: bare, they show their help."""
 NO_NETWORK = frozenset({"hardware", "quiz", "accuracy", "doctor"})
 """Commands that never ask the network: --offline holds without a word."""

@@ -173,7 +173,7 @@ class Device:
         """
         from statistics import median  # 10 ms that only a cost pays
 
-        offers = self._offers(kind)
+        offers = self.offers(kind)
         if not offers:
             return PriceChoice(None, f"no {kind + ' ' if kind else ''}price is recorded for {self.id}")
         middle = median(price.usd_per_hour for price in offers)
@@ -193,11 +193,11 @@ class Device:
 
     def old_prices(self, kind: str | None = None) -> str:
         """How many of the prices behind `price(kind)` are older than PRICE_DAYS; empty if none is."""
-        offers = self._offers(kind)
+        offers = self.offers(kind)
         old = sum(bool(p.date and data.age_days(p.date) > PRICE_DAYS) for p in offers)
         return f"{old} of {len(offers)} prices of {self.id} are older than {PRICE_DAYS} days" if old else ""
 
-    def _offers(self, kind: str | None) -> list[Price]:
+    def offers(self, kind: str | None) -> list[Price]:
         """The prices of that kind, else of the first kind that has any; cheapest first."""
         ranked = ([price for price in self.prices if price.type == each] for each in ((kind,) if kind else PRICE_ORDER))
         return sorted(next(filter(None, ranked), []), key=lambda price: price.usd_per_hour)

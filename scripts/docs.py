@@ -330,6 +330,7 @@ EXAMPLES = (
     "quant -m Qwen/Qwen3-8B -d h100-sxm",
     "spec -m Qwen/Qwen3-8B -d h100-sxm --preset eagle",
     "plan -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 500 --output-tokens 50 --tp 1",
+    "report -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 500 --output-tokens 50 --tp 1",
     "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 500 --output-tokens 50 --requests 200",
     "prefix -m Qwen/Qwen3-8B -d h100-sxm -b 8 --prefix 1k --prompt 2k",
     "levers -m Qwen/Qwen3-8B -d h100-sxm",
@@ -501,6 +502,7 @@ def schema() -> str:
             "remarks": texts,
             "assumptions": texts,
             "warnings": texts,
+            "parts": {"type": "array", "items": {"$ref": "#"}},
             "derivations": {"type": "object", "additionalProperties": {"$ref": "#/$defs/derivation"}},
             "error": {
                 "type": "object",

@@ -103,7 +103,20 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, str]] = {
     ),
     "levers": (H100, "", ""),
 }
-ENVELOPE = ["schema", "command", "model", "hardware", "inputs", "results", "rows", "remarks", "assumptions", "warnings", "derivations"]
+ENVELOPE = [
+    "schema",
+    "command",
+    "model",
+    "hardware",
+    "inputs",
+    "results",
+    "rows",
+    "remarks",
+    "assumptions",
+    "warnings",
+    "parts",
+    "derivations",
+]
 BOUNDS = {"memory-weights", "memory-kv", "compute", "communication"}
 SIGNED = {
     "kv_budget_bytes",

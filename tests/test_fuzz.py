@@ -633,6 +633,7 @@ LINES = [
     "layouts -m Qwen/Qwen3-32B -d '8x h100-sxm' -b 64", "compare -m Qwen/Qwen3-8B -d h100-sxm,a100-80-sxm --batch max", "pareto -m Qwen/Qwen3-8B -d h100-sxm --max-tpot 10ms --mark a=20ms",
     "roofline -m Qwen/Qwen3-8B -d h100-sxm -b 1,16", "models list qwen3", "models show Qwen/Qwen3-8B", "hardware list h100", "hardware show h100-sxm", "quiz --seed 7 --count 2 --topic kv",
     "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 100 -n 100", "plan -m Qwen/Qwen3-8B -d l40s --rate 1 --prompt 1k --output-tokens 100", "doctor",
+    "report -m Qwen/Qwen3-8B -d l40s --rate 1 --prompt 200 --output-tokens 20 --tp 1",
 ]  # fmt: skip
 OPTION = re.compile(r"^  (?:-\w, )?(--[a-z-]+)(?:, (?:-\w|--[a-z-]+))*( [A-Z]\S*)?", re.M)
 

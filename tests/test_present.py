@@ -184,9 +184,9 @@ def test_a_page_says_when_and_by_what_it_was_made(monkeypatch: pytest.MonkeyPatc
     )
 
 
-@pytest.mark.parametrize(("whole", "left", "widths"), [(10.0, 3.0, [303.2, 227.4, 227.4]), (5.0, -2.0, [433.1, 324.9])])
+@pytest.mark.parametrize(("whole", "left", "widths"), [(10.0, 3.0, [239.2, 179.4, 179.4]), (5.0, -2.0, [341.7, 256.3])])
 def test_a_ledger_is_drawn_to_scale(whole: float, left: float, widths: list[float]) -> None:
-    """758 pixels for the whole or, where more is taken, for what is taken: 4 of 10, 3 of 10; 4 of 7, 3 of 7."""
+    """598 pixels for the whole or, where more is taken, for what is taken: 4 of 10, 3 of 10; 4 of 7, 3 of 7."""
     rows = tuple({"what": what, "size": size} for what, size in (("all", whole), ("a", -4.0), ("b", -3.0), ("left", left)))
     drawing = drawn.picture(Report(command="x", title="t", rows=rows, picture=Picture("size", "s", "", (("what", ""),), stacked=True)))
     assert [float(wide) for wide in re.findall(r'width="([\d.]+)" height="34"', drawing)] == pytest.approx(widths, abs=0.1)

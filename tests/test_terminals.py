@@ -36,6 +36,7 @@ LINES = [
     "prefill -m Qwen/Qwen3-32B -d '2x h100-sxm' --prompt 32k --cached 30k",
     "spec -m Qwen/Qwen3-8B -d rtx-4090 --preset eagle",
     "plan -m Qwen/Qwen3-8B -d h100-sxm --rate 5 --prompt 1k --output-tokens 100",
+    "report -m Qwen/Qwen3-8B -d l40s --rate 1 --prompt 200 --output-tokens 20 --tp 1",
     "simulate -m Qwen/Qwen3-8B -d h100-sxm --rate 2 --prompt 1k --output-tokens 50",
     "prefix -m Qwen/Qwen3-8B -d h100-sxm --sequences 50 --prefix 2k",
     "levers -m Qwen/Qwen3-8B -d h100-sxm --prompt 3000 --output-tokens 400 -b 16",
@@ -109,7 +110,7 @@ def test_every_command_is_here() -> None:
 
 @pytest.mark.parametrize("line", LINES, ids=[" ".join(line.split()[:2]) for line in LINES])
 def test_whatever_the_width_lines_fit_and_numbers_are_whole(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for columns in (40,) if line.split()[0] in ("accuracy", "plan", "simulate", "doctor") else (40, 80, 200):
+    for columns in (40,) if line.split()[0] in ("accuracy", "plan", "report", "simulate", "doctor") else (40, 80, 200):
         with monkeypatch.context() as patch:
             out, err = shown(line, patch, columns)
         for text in ESCAPES.sub("", out + err).splitlines():
@@ -195,7 +196,7 @@ class Encoded(io.TextIOWrapper):
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "gbk", "utf-8"])
 def test_every_command_in_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    slow = ("accuracy",) if encoding == "ascii" else ("accuracy", "plan", "simulate", "doctor")
+    slow = ("accuracy", "report") if encoding == "ascii" else ("accuracy", "plan", "report", "simulate", "doctor")
     for line in LINES:
         if line.startswith(slow):
             continue

@@ -12,6 +12,7 @@ COMMANDS: tuple[str, ...] = (
     "prefill",
     "spec",
     "plan",
+    "report",
     "simulate",
     "prefix",
     "levers",
@@ -49,6 +50,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "service": (
         ("plan", "devices for a rate"),
+        ("report", "one page of it all"),
         ("simulate", "percentiles of a replica"),
         ("prefix", "gain of a prefix cache"),
         ("levers", "what makes it faster"),

@@ -115,6 +115,11 @@ class About(o.Group):
 
 def accuracy(about: About, out: o.File) -> None:
     """How far the expected times are off public measurements of sources and models that the fit had not seen."""
+    c.say(reported(about, drawn=about.plot or out.chosen() in present.PICTURES), out)
+
+
+def reported(about: About, *, drawn: bool, listed: bool = True) -> Report:
+    """The answer, with a picture where one is asked for; `listed`: row by row where few are asked for."""
     number, model, hardware, rows, each = about.worst, about.model, about.hardware, about.rows, about.each
     wanted, device = _model_id(model), devices.load(hardware).id if hardware else None
     others: tuple[own.Unpredicted, ...] = ()
@@ -132,11 +137,11 @@ def accuracy(about: About, out: o.File) -> None:
             raise UsageError("no-measurements", why, "see measurements/decode.yaml for the fields of a row")
         what = " on ".join(word for word in (model, hardware) if word)
         raise UsageError("no-measurements", f"no measured row is of {printable(what, 80)}", "leave one of --model and --hardware out")
-    listed = each or bool(model or hardware or rows)
+    listed = listed and (each or bool(model or hardware or rows))
     off = sorted(found, key=lambda one: abs(math.log(one.ratio)), reverse=True)[:number]
     whole = estimator.summary(found)
     seen = "your own rows" if rows else "sources that the fit had not seen, or models where a class has one"
-    report = Report(
+    return Report(
         command="accuracy",
         title=f"{c.counted(len(found), 'measured row')} against the expected values",
         inputs={"model": model, "hardware": hardware, "rows": rows},
@@ -155,9 +160,8 @@ def accuracy(about: About, out: o.File) -> None:
         rows=tuple(_row(one) for one in found) if listed else tuple(_class(one) for one in estimator.table(found)),
         remarks=(*(_words(one) for one in off), *(f"not predicted: {one.id}: {one.why}" for one in others[:SAID]), *_more(others)),
         rows_first=True,
-        chart=_chart(found) if about.plot or out.chosen() in present.PICTURES else None,
+        chart=_chart(found) if drawn else None,
     )
-    c.say(report, out)
 
 
 def _model_id(reference: str | None) -> str | None:

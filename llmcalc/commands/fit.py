@@ -7,6 +7,7 @@ from dataclasses import replace
 import typer
 
 from llmcalc.answers import ABSENT, Words
+from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, printable
@@ -31,7 +32,11 @@ Examples:
 
 def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Pooled, drafts: o.Drafts, out: o.Output) -> None:
     """Whether a model fits, how many sequences fit, and how long they may be."""
-    found = c.chosen(which)
+    c.say(reported(c.chosen(which), which, place, work, run, drafts), out)
+
+
+def reported(found: Model, which: o.Whence, place: o.Stored, work: o.Work, run: o.Pooled, drafts: o.Drafts) -> Report:
+    """The answer."""
     tokens, assumed = c.held(found, work, at_most=c.DEFAULT_CTX)
     sequences = work.batch
     plan = c.placed(found, place, run.without("host", "host_bandwidth"))  # they change times alone
@@ -49,7 +54,7 @@ def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Pooled, draf
     yes, headline = verdict_of(plan, r, others)
     ends = found.max_context
     beyond = f"in memory; the model itself ends at {ends:,}" if ends and (r.max_ctx_tokens or 0) > ends else ""
-    report = Report(
+    return Report(
         command="fit",
         title=f"{found.id} on {plan.ranks} × {plan.device.id}: {headline}",
         model=c.model_header(found),
@@ -86,7 +91,6 @@ def fit(which: o.ModelChoice, place: o.Stored, work: o.Work, run: o.Pooled, draf
             ("why", "null where engines take the layout"),
         ),
     )
-    c.say(report, out)
 
 
 SECOND = ("engine", "holds", "max_batch", "max_ctx_tokens", "kv_capacity_tokens", "why")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from llmcalc import present, units
+from llmcalc.architecture import Model
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.commands import parse
@@ -100,12 +101,27 @@ def pareto(
     out: o.Output,
 ) -> None:
     """The Pareto front of speed against cost, and the cheapest point within the limits."""
+    drawn = present.carries(out.chosen()).chart
+    c.say(reported(c.chosen(which), place, work, limit, money, by, run, explain=out.explain, drawn=drawn), out)
+
+
+def reported(
+    found: Model,
+    place: s.Racks,
+    work: Searched,
+    limit: Limited,
+    money: o.Money,
+    by: o.Reading,
+    run: o.Running,
+    *,
+    explain: bool = False,
+    drawn: bool = True,
+) -> Report:
+    """The answer, with its derivation and its picture where they are asked for."""
     from llmcalc import search
 
     place.check("pareto")
-    chosen_format = out.chosen()
-    method, explain, tp = by.method, out.explain, place.tp
-    found = c.chosen(which)
+    method, tp = by.method, place.tp
     tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
     across, up = _axis(work.x, search.X_AXES, "x"), _axis(work.y, search.Y_AXES, "y")
     limits = search.Limits(limit.max_tpot, limit.max_ttft, limit.min_tokens_per_s, limit.budget)
@@ -137,9 +153,8 @@ def pareto(
         figures = {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
     remarks = tuple(_remarks(best, labelled, limits, asked)) + tuple(each["why"] for each in named)
     count = len(space.candidates)
-    drawn = bool(rows) and all(row[axis.key] > 0 for row in rows for axis in (across, up))  # logarithmic axes
-    drawn = drawn and present.carries(chosen_format).chart
-    report = Report(
+    drawn = drawn and bool(rows) and all(row[axis.key] > 0 for row in rows for axis in (across, up))  # logarithmic axes
+    return Report(
         command="pareto",
         title=f"{found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",
         model=c.model_header(found),
@@ -187,7 +202,6 @@ def pareto(
         brief=_brief(rows),
         chart=_chart(space, rows, labelled, named, across, up) if drawn else None,
     )
-    c.say(report, out)
 
 
 def _axis(name: str, known: dict[str, search.Axis], option: str) -> search.Axis:

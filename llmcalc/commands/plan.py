@@ -163,7 +163,13 @@ def plan(
     out: o.Output,
 ) -> None:
     """The cheapest deployment for a rate of requests and limits on TTFT and TPOT, checked by simulation."""
-    found = c.chosen(which)
+    c.say(reported(c.chosen(which), place, coming, limits, steps, further, running)[0], out)
+
+
+def reported(
+    found: Model, place: Devices, coming: Coming, limits: Promises, steps: o.Steps, further: Further, running: Paid
+) -> tuple[Report, estimator.Planned]:
+    """The answer, and what it was made of."""
     traffic = asked_traffic(found, coming)
     names = listed(DEFAULT_DEVICES if place.hardware is None else place.hardware, "hardware")
     formats = listed(place.weights, "weights")
@@ -224,6 +230,7 @@ def plan(
         assumptions=(
             *((f"devices {DEFAULT_DEVICES}: not given",) if place.hardware is None else ()),
             *c.variants(layout.device for layout in layouts),
+            *dict.fromkeys(map(_priced, layouts)),
             Aside(f"weights in {chosen.weights.name}, KV in {chosen.kv.name}"),
             *_once(estimate.assumptions),
         ),
@@ -233,7 +240,7 @@ def plan(
         remarks=_as_cheap(r, estimate.rows) if met and not testing else (),
         absent=_absent(r),
     )
-    c.say(report, out)
+    return report, made
 
 
 def _load_test(
@@ -287,6 +294,12 @@ def _facts(r: planned.Plan) -> tuple[Fact, ...]:
     return facts(r, **said)
 
 
+def _priced(plan: Deployment) -> Aside:
+    """What a device costs, and who asks that since when."""
+    usd = plan.usd_per_device_hour
+    return Aside(f"{plan.device.id}: " + (plan.device.price().text if usd is None else f"{units.usd(usd)} per device-hour, as given"))
+
+
 def _inputs(service: Service, plan: Deployment) -> dict[str, Any]:
     """What was asked, for the echo."""
     return {
@@ -325,8 +338,9 @@ def _chosen(r: planned.Plan, *, limited: bool) -> str:
     """The answer in a line."""
     if r.devices is None:
         return "NO DEPLOYMENT MEETS THE LIMITS" if limited else "NO DEPLOYMENT SERVES THIS"
-    many, ranks = r.replicas or 1, r.tp or 1
-    laid = [f"in {many} replicas" if many > 1 else "", f"{'of ' if many > 1 else ''}tp {ranks}" if ranks > 1 else ""]
+    many = r.replicas or 1
+    ranks = " ".join(f"{name} {r[name]}" for name in ("tp", "pp", "dp") if (r.get(name) or 1) > 1)
+    laid = [f"in {many} replicas" if many > 1 else "", f"{'of ' if many > 1 else ''}{ranks}" if ranks else ""]
     return " ".join(filter(None, [f"{r.devices} × {r.hardware}", *laid])) + f", weights {r.weights}"
 
 

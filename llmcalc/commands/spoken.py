@@ -38,5 +38,6 @@ def report(said: Report) -> Report:
         told=tuple(plain[:MOST_TOLD]),
         warnings=tuple(map(flags, said.warnings)),
         remarks=tuple(map(flags, said.remarks)),
+        parts=tuple(map(report, said.parts)),
         figures={name: figure(one) for name, one in said.figures.items()} if said.explain else said.figures,
     )

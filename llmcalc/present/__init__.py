@@ -164,6 +164,8 @@ class Report:
     """Keys of a table of its own, of the rows that have a value in the first of them; the others are the first table's."""
     typed: str = ""
     """The command as it was typed, for pages that outlive the terminal."""
+    parts: tuple[Report, ...] = ()
+    """Answers of other commands that a page shows after this one; a terminal does where everything is asked for."""
     absent: tuple[tuple[str, str], ...] = ()
     """(Keys, why they are null where they are null), for those who read keys; no key: every null without a reason yet."""
 

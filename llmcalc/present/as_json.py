@@ -31,6 +31,8 @@ def envelope(report: Report) -> dict[str, Any]:
         body["remarks"] = list(report.remarks)
     body["assumptions"] = list(report.assumptions)
     body["warnings"] = [*report.warnings, *(f"{key}: not a finite number" for key in lost), *_reasons(report, body)]
+    if report.parts:
+        body["parts"] = [envelope(part) for part in report.parts]
     if report.explain:
         body["derivations"] = {name: _clean(derivation(figure), name, lost) for name, figure in report.figures.items()}
     return body

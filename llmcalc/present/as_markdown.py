@@ -9,7 +9,11 @@ CARRIES = Carries(endings=(".md", ".markdown"), facts=True, rows=True, warnings=
 
 
 def render(report: Report) -> str:
-    """A heading, the results, the rows, what was assumed."""
+    """A heading, the results, the rows, what was assumed; then the parts."""
+    return "\n".join(map(_one, (report, *report.parts)))
+
+
+def _one(report: Report) -> str:
     lines = [f"### {plain_text(report.title)}", ""]
     lines += [f"{plain_text(line)}  " for line in report.header] + ([""] if report.header else [])
     lines += [f"{plain_text(line)}  " for line in report.remarks] + ([""] if report.remarks else [])

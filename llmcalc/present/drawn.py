@@ -11,8 +11,8 @@ from llmcalc.present.markup import text_of
 from llmcalc.present.plots import ticks
 
 PALETTE = "#3569b2 #d2792a #3b8f4f #8e4fa8 #2b9ca5 #bd3a4b #7a6a57 #5a6fd6 #a58a1e #c0629b #4a7a6a #777777".split()
-WIDE, MOST_BARS = 760, 20
-LEFT, RIGHT, TOP, HIGH = 86, 16, 26, 340  # of the plot in a chart
+WIDE, MOST_BARS = 600, 20
+LEFT, RIGHT, TOP, HIGH = 86, 16, 26, 300  # of the plot in a chart
 LETTER = 7.2  # pixels of a character, about
 
 
@@ -96,7 +96,7 @@ def _chart(chart: Chart) -> str:
         return LEFT + across(x), TOP + HIGH - up(y)
 
     parts = [_word(4, 14, chart.y.label), _word(WIDE - RIGHT, TOP + HIGH + 38, chart.x.label, "end")]
-    for axis, most in ((chart.x, 9), (chart.y, 7)):
+    for axis, most in ((chart.x, 7), (chart.y, 7)):
         values = [point[axis.key] for point in points]
         for tick in ticks(math.log10(min(values)), math.log10(max(values)), most):
             x, y = (

@@ -32,7 +32,11 @@ CARRIES = Carries(endings=(".txt",), facts=True, rows=True, warnings=False, char
 
 
 def render(report: Report) -> str:
-    """The report for the terminal that stdout is, or plain text where it is none."""
+    """The report for the terminal that stdout is, or plain text where it is none; its parts, where everything is asked for."""
+    return "\n".join(map(_one, (report, *(replace(part, whole=True) for part in report.parts if report.whole))))
+
+
+def _one(report: Report) -> str:
     console = in_memory()
     listed = tables(report) if report.rows else []
     above = [_drawn(console, *_head(report, console.width))]
