@@ -8,7 +8,7 @@ once more by itself, with plain numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -558,7 +558,10 @@ def trace(found: Found, place: Place) -> tuple[Deployment, Candidate, int]:
 
 def row(space: Space, plan: Deployment, one: Candidate, batch: int) -> dict[str, Any]:
     """One operating point in the contract's keys, estimated by itself."""
-    value = readings(space, plan, one.usd_per_hour, batch)
+    return _row(space, plan, one, batch, readings(space, plan, one.usd_per_hour, batch))
+
+
+def _row(space: Space, plan: Deployment, one: Candidate, batch: int, value: Mapping[str, Any]) -> dict[str, Any]:
     return (
         {
             "hardware": plan.device.id,
@@ -590,8 +593,19 @@ BESIDE = (
 
 
 def front_rows(space: Space, found: Found) -> list[dict[str, Any]]:
-    """The front, fastest first."""
-    return [row(space, *trace(found, Place(*(int(each) for each in place)))) for place in found.front.places]
+    """The front, fastest first. It has few deployments, and each is estimated at all its batches at once."""
+    rows: dict[int, dict[str, Any]] = {}
+    deployments: dict[tuple[int, int], list[int]] = {}
+    for index, (rack, member, _) in enumerate(found.front.places):
+        deployments.setdefault((int(rack), int(member)), []).append(index)
+    for (rack, member), indices in deployments.items():
+        batches = [int(found.front.places[index][2]) for index in indices]
+        plan, one, _ = trace(found, Place(rack, member, batches[0]))
+        value = readings(space, plan, one.usd_per_hour, np.array(batches, dtype=float))
+        for at, (index, batch) in enumerate(zip(indices, batches, strict=True)):
+            mine = {key: float(each[at]) if isinstance(each, np.ndarray) else each for key, each in value.items()}
+            rows[index] = _row(space, plan, one, batch, mine)
+    return [rows[index] for index in range(len(rows))]
 
 
 def dominating(rows: Iterable[dict[str, Any]], named: dict[str, Any], x: Axis, y: Axis) -> dict[str, Any] | None:

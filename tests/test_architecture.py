@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trees import nodes
 
 from llmcalc import engines, families, quiz
 from llmcalc.commands import COMMANDS
@@ -49,12 +50,8 @@ def test_every_room_is_on_the_page() -> None:
 # ---- what is added has its place ----------------------------------------------------------------------------------
 
 
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def decorated(path: Path, mark: str) -> list[ast.Call]:
-    found = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)]
+    found = [node for node in nodes(path) if isinstance(node, ast.FunctionDef)]
     calls = [each for node in found for each in node.decorator_list if isinstance(each, ast.Call)]
     return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == mark]
 
@@ -76,7 +73,7 @@ def test_every_engine_is_in_the_table() -> None:
         if path.stem != "row":
             rows = [
                 node
-                for node in ast.walk(tree(path))
+                for node in nodes(path)
                 if isinstance(node, ast.keyword) and node.arg == "name" and isinstance(node.value, ast.Constant)
             ]
             assert {str(node.value.value) for node in rows} <= held, f"name {path.stem} in ENGINES of engines/__init__.py"  # type: ignore[attr-defined]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
+from trees import nodes
 
 import llmcalc
 
@@ -47,11 +47,6 @@ def floor(name: str) -> int:
         if name in rooms:
             return number
     raise AssertionError(f"llmcalc.{name} has no floor: give it one in FLOORS")
-
-
-@cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def imports(path: Path) -> list[str]:
@@ -130,7 +125,7 @@ def test_only_the_command_line_knows_flags() -> None:
         own = path.relative_to(PACKAGE).parts[0]
         if own in ("commands", "cli.py", "__main__.py", "engines", "quiz", "detect.py"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 wrong += [f"{path.relative_to(PACKAGE)}: {flag}" for flag in re.findall(r"--[a-z][a-z-]+", node.value) if flag in known]
     assert not wrong, "say `name`; commands/spoken.py turns it into a flag"

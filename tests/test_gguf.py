@@ -7,7 +7,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -1098,15 +1098,48 @@ def hub() -> Iterator[FakeHub]:
     server.close()
 
 
-def run(hub: FakeHub, home: Path, *arguments: str) -> tuple[int, Any]:
-    """A command in a process of its own: the client reads its settings when it is imported."""
-    env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    env |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(home), "HOME": str(home), "NO_PROXY": "*", "HF_ENDPOINT": hub.url}
-    done = subprocess.run(
-        [sys.executable, "-m", "llmcalc", *arguments, "--json"], env=env, capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
+LINES = """
+import io, json, sys
+from contextlib import redirect_stdout
+from llmcalc.cli import main
+for line in sys.stdin:
+    with redirect_stdout(io.StringIO()) as out:
+        code = main([*json.loads(line), "--json"])
+    print(json.dumps([code, json.loads(out.getvalue())]), flush=True)
+"""
+Runs = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def runs(hub: FakeHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """Runs commands, those of one home in a process of their own: the client reads its settings when it is imported."""
+    started: dict[Path, subprocess.Popen[str]] = {}
+    shared = tmp_path_factory.mktemp("home")
+
+    def run(*arguments: str, home: Path = shared) -> tuple[int, Any]:
+        if home not in started:
+            env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+            env |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(home), "HOME": str(home), "NO_PROXY": "*", "HF_ENDPOINT": hub.url}
+            started[home] = subprocess.Popen(
+                [sys.executable, "-c", LINES],
+                env=env,
+                text=True,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        stdin, stdout = started[home].stdin, started[home].stdout
+        assert stdin and stdout
+        stdin.write(json.dumps(arguments) + "\n")
+        stdin.flush()
+        code, found = json.loads(stdout.readline())
+        return code, found
+
+    yield run
+    for process in started.values():
+        _, noise = process.communicate(timeout=60)
+        assert noise == ""
 
 
 def repository(folder: Path) -> dict[str, bytes]:
@@ -1119,10 +1152,10 @@ def repository(folder: Path) -> dict[str, bytes]:
     return {"Tiny-Q4_K_M.gguf": big, "Tiny-UD-Q4_K_M.gguf": whole, "mmproj-Tiny-Q4_K_M.gguf": mmproj, **parts, "README.md": b"x"}
 
 
-def test_a_file_on_the_hub_by_its_type(hub: FakeHub, tmp_path: Path) -> None:
+def test_a_file_on_the_hub_by_its_type(hub: FakeHub, runs: Runs, tmp_path: Path) -> None:
     commit = hub.add("org/Tiny-GGUF", repository(tmp_path))
     hub.served = 0
-    code, found = run(hub, tmp_path, "weights", "--model", "org/Tiny-GGUF:Q4_K_M", "--from-files")
+    code, found = runs("weights", "--model", "org/Tiny-GGUF:Q4_K_M", "--from-files")
     assert code == 0
     assert found["model"] == {"id": "org/Tiny-GGUF:Q4_K_M", "source": "hub", "revision": commit, "architecture": "llama"}
     assert found["results"]["file_params"] == 2 * 6400 + 64 + 6 * (4096 + 2 * 2048 + 4096 + 3 * 8192 + 128)
@@ -1131,7 +1164,7 @@ def test_a_file_on_the_hub_by_its_type(hub: FakeHub, tmp_path: Path) -> None:
     asked = [path for path in hub.paths() if "resolve" in path]
     assert {path.rpartition("/")[2] for path in asked} == {"Tiny-Q4_K_M.gguf"}
 
-    code, found = run(hub, tmp_path, "kv", "--model", f"hf://org/Tiny-GGUF:q8_0@{commit}", "--ctx", "1k")
+    code, found = runs("kv", "--model", f"hf://org/Tiny-GGUF:q8_0@{commit}", "--ctx", "1k")
     assert (code, found["model"]["revision"], found["results"]["kv_bytes_per_token"]) == (0, commit, 2 * 6 * 2 * 16 * 2)
 
 
@@ -1144,36 +1177,36 @@ def test_a_file_on_the_hub_by_its_type(hub: FakeHub, tmp_path: Path) -> None:
         ("org/Bad-GGUF:Q4_K_M", "bad-gguf", "Bad-Q4_K_M.gguf is not a GGUF file", "another file"),
     ],
 )
-def test_hub_failures(hub: FakeHub, tmp_path: Path, reference: str, code: str, says: str, hint: str) -> None:
+def test_hub_failures(hub: FakeHub, runs: Runs, tmp_path: Path, reference: str, code: str, says: str, hint: str) -> None:
     hub.add("org/Tiny-GGUF", repository(tmp_path))
     hub.add("org/Bad-GGUF", {"Bad-Q4_K_M.gguf": b"<html>" + bytes(100)})
-    status, found = run(hub, tmp_path, "kv", "--model", reference)
+    status, found = runs("kv", "--model", reference)
     assert status in (1, 2)
     assert found["error"]["code"] == code
     assert says in found["error"]["message"] and hint in found["error"]["hint"]
 
 
-def test_shards_in_a_folder_and_a_file_by_its_address(hub: FakeHub, tmp_path: Path) -> None:
+def test_shards_in_a_folder_and_a_file_by_its_address(hub: FakeHub, runs: Runs, tmp_path: Path) -> None:
     hub.add("org/Tiny-GGUF", repository(tmp_path))
-    code, found = run(hub, tmp_path, "weights", "--model", "org/Tiny-GGUF:Q8_0", "--from-files")
+    code, found = runs("weights", "--model", "org/Tiny-GGUF:Q8_0", "--from-files")
     assert (code, found["results"]["file_count"]) == (0, 3)
     address = f"{hub.url}/org/Tiny-GGUF/blob/main/Tiny-UD-Q4_K_M.gguf"
-    code, found = run(hub, tmp_path, "kv", "--model", address, "--ctx", "1k")
+    code, found = runs("kv", "--model", address, "--ctx", "1k")
     assert (code, found["model"]["id"]) == (0, "org/Tiny-GGUF:Tiny-UD-Q4_K_M.gguf")
 
 
-def test_a_server_without_ranges_is_cut_off(hub: FakeHub, tmp_path: Path) -> None:
+def test_a_server_without_ranges_is_cut_off(hub: FakeHub, runs: Runs, tmp_path: Path) -> None:
     hub.add("org/Tiny-GGUF", repository(tmp_path))
     hub.ranges = False
     try:
-        code, found = run(hub, tmp_path, "kv", "--model", "org/Tiny-GGUF:Q4_K_M", "--ctx", "1k")
+        code, found = runs("kv", "--model", "org/Tiny-GGUF:Q4_K_M", "--ctx", "1k")
     finally:
         hub.ranges = True
     assert (code, found["results"]["kv_bytes_per_token"]) == (0, 2 * 6 * 2 * 16 * 2)
 
 
-def test_offline_reads_the_cache_or_says_so(hub: FakeHub, tmp_path: Path) -> None:
-    code, found = run(hub, tmp_path / "empty", "kv", "--model", "org/Tiny-GGUF:Q4_K_M", "--offline")
+def test_offline_reads_the_cache_or_says_so(hub: FakeHub, runs: Runs, tmp_path: Path) -> None:
+    code, found = runs("kv", "--model", "org/Tiny-GGUF:Q4_K_M", "--offline", home=tmp_path / "empty")
     assert (code, found["error"]["code"]) == (1, "offline-not-cached")
     commit = "0123456789abcdef0123456789abcdef01234567"
     cache = tmp_path / "home" / "hub" / "models--org--Tiny-GGUF"
@@ -1185,6 +1218,6 @@ def test_offline_reads_the_cache_or_says_so(hub: FakeHub, tmp_path: Path) -> Non
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
     hub.paths()
-    code, found = run(hub, tmp_path / "home", "kv", "--model", "org/Tiny-GGUF:Q8_0", "--offline", "--ctx", "1k")
+    code, found = runs("kv", "--model", "org/Tiny-GGUF:Q8_0", "--offline", "--ctx", "1k", home=tmp_path / "home")
     assert (code, found["model"]["source"], found["model"]["revision"]) == (0, "hub-cache", commit)
     assert hub.paths() == []

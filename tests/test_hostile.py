@@ -21,6 +21,7 @@ import pytest
 import test_fuzz
 from hypothesis import given
 from hypothesis import strategies as st
+from trees import nodes
 
 from llmcalc import checkpoint, data, formats, model, sources, traffic
 from llmcalc.checkpoint import matching
@@ -288,8 +289,9 @@ def test_one_pattern_many_times_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     read = quantised(*["re:.*shared_experts.*", "model.layers.1.self_attn.indexer*"] * 10_000)
     monkeypatch.setattr(matching, "MOST_MATCHING_S", 0.2)
     assert checkpoint.read(read, formats.FORMATS["bf16"]) is not None
+    monkeypatch.setattr(matching, "MOST_MATCHING_S", 0.01)
     with pytest.raises(LlmcalcError, match="takes too long"):
-        checkpoint.read(quantised(*(f"re:.*x.*{n}.*y" for n in range(20_000))), formats.FORMATS["bf16"])
+        checkpoint.read(quantised(*(f"re:.*x.*{n}.*y" for n in range(2000))), formats.FORMATS["bf16"])
 
 
 @pytest.mark.parametrize(("field", "value"), [("nominal: 24 GB", "nominal: 1e-320 GB"), ("bandwidth: 1 TB/s", "bandwidth: 1e-300 TB/s"), ("bf16: 100 TFLOP/s", "bf16: 1e-200 TFLOP/s")])  # fmt: skip
@@ -317,7 +319,7 @@ def test_a_variation_of_next_to_nothing_is_even(cv: str, capsys: pytest.CaptureF
     assert times[0] == times[1]
 
 
-@pytest.mark.parametrize("share", ["1e-9", "1e-18"])
+@pytest.mark.parametrize("share", ["1e-9", pytest.param("1e-18", marks=pytest.mark.nightly)])
 def test_a_queue_that_grows_for_ever_ends(share: str, capsys: pytest.CaptureFixture[str]) -> None:
     """While one step takes weeks, two requests a second arrive: not all of them are kept."""
     assert (
@@ -543,7 +545,7 @@ def test_no_command_shows_or_keeps_a_token(tmp_path: Path) -> None:
 def test_nothing_is_evaluated_unpickled_or_given_to_a_shell() -> None:
     """By the syntax tree: no eval, exec or compile, no pickle or marshal, no shell, no YAML but through the safe loader."""
     for path in sorted((ROOT / "llmcalc").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"), (path, node.lineno)

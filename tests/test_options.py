@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -191,27 +194,28 @@ def taken() -> Iterator[tuple[str, str, options.Option[Any]]]:
                     yield command, name, option
 
 
-def answer(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
-    main([*shlex.split(line), "--json"])
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+@cache
+def answer(line: str) -> dict[str, Any]:
+    """What a command says as JSON; without an option it is asked once for all of them."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
+        main([*shlex.split(line), "--json"])
+    found: dict[str, Any] = json.loads(out.getvalue())
     return found
 
 
 def cases() -> Iterator[Any]:
-    """The options; those of a command that simulates are the nightly part's."""
+    """The options; those of commands that simulate, search or weigh ten changes are the nightly part's."""
     for command, name, option in taken():
-        marks = [pytest.mark.nightly] if command in ("plan", "simulate", "pareto", "spec") else []
+        marks = [pytest.mark.nightly] if command in ("plan", "simulate", "pareto", "spec", "levers") else []
         yield pytest.param(command, name, option, marks=marks, id=f"{command} --{option.title}")
 
 
 @pytest.mark.parametrize(("command", "name", "option"), list(cases()))
-def test_an_option_changes_the_answer_or_is_said_not_to(
-    command: str, name: str, option: options.Option[Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_changes_the_answer_or_is_said_not_to(command: str, name: str, option: options.Option[Any]) -> None:
     needs, value = WITH.get((command, name), ("", VALUES.get(name, "")))
     base = f"{command} {BASE[command]} {needs}"
     given = f"--{option.title} {shlex.quote(value)}"
-    without, with_it = answer(capsys, base), answer(capsys, f"{base} {given}")
+    without, with_it = answer(base), answer(f"{base} {given}")
     assert "error" not in with_it, with_it
     told = [{key: each.get(key) for key in ("results", "rows", "error")} for each in (without, with_it)]
     said = any(text.startswith(f"{option.title}: ") for text in with_it["warnings"])

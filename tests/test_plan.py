@@ -69,7 +69,7 @@ def test_a_plan_keeps_its_limits(model: str, device: str, rate: float, kind: Kin
     chosen = plan(found, device, tp=answer.tp or 0)
     one = served.candidate(found, chosen, service, service.traffic.sample())
     for seed in (5, 6):
-        outcome = served.run(one, service, answer.replicas or 0, seed=seed, count=6000)
+        outcome = served.run(one, service, answer.replicas or 0, seed=seed, count=3000)
         value = outcome.ttft.at(0.95)
         assert value is not None and value <= ttft * 1.05  # another draw of the same traffic: a percentile has an error
         value = outcome.tpot.at(0.95)

@@ -757,6 +757,12 @@ def test_a_huge_config_is_refused_before_it_is_fetched(hub: FakeHub, ask: Asker)
     assert not any(path.startswith("GET") for path in hub.paths())
 
 
+@pytest.fixture(scope="module")
+def distrustful(askers: Ask, hub_of_module: FakeHub, tmp_path_factory: pytest.TempPathFactory) -> Asker:
+    """One process with a cache of its own for all that a Hub may try."""
+    return askers(tmp_path_factory.mktemp("around") / "home", HF_ENDPOINT=hub_of_module.url)
+
+
 HASH = "0123456789abcdef0123456789abcdef01234567"
 HUGE = b" " * (data.MAX_CONFIG_BYTES + 1)
 
@@ -778,16 +784,17 @@ HUGE = b" " * (data.MAX_CONFIG_BYTES + 1)
 )  # fmt: skip
 @pytest.mark.parametrize("refresh", [False, True])
 def test_a_hub_chooses_no_path_and_fills_no_disk(
-    hub: FakeHub, askers: Ask, tmp_path: Path, headers: dict[str, str], body: bytes, code: str, says: str, refresh: bool
+    hub: FakeHub, distrustful: Asker, tmp_path: Path, headers: dict[str, str], body: bytes, code: str, says: str, refresh: bool
 ) -> None:
-    home, out = tmp_path / "home", tmp_path / "out"
+    out, name = tmp_path / "out", f"org/evil-{tmp_path.name}"  # a repository for each: nothing of the one before is cached
     out.write_text("mine")
     given = {"X-Repo-Commit": HASH} | {name: value.format(out=out) for name, value in headers.items()}
-    hub.trouble["org/evil"] = Trouble(200, given, body)
-    problem = askers(home, HF_ENDPOINT=hub.url)("org/evil", refresh=refresh)
+    hub.trouble[name] = Trouble(200, given, body)
+    problem = distrustful(name, refresh=refresh)
     assert problem.code == code and says in problem.message and problem.exit == 1
-    assert out.read_text() == "mine" and {path.name for path in tmp_path.iterdir()} <= {"home", "out"}
-    assert not [path for path in home.rglob("*") if path.is_file() and path.stat().st_size > 1000]
+    assert out.read_text() == "mine" and [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert not [path for path in distrustful.home.rglob("*") if path.is_file() and path.stat().st_size > 1000]
+    assert {path.name for path in distrustful.home.parent.iterdir()} <= {"home"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from trees import nodes
 
 import llmcalc
 from llmcalc import checkpoint, formats, model, sources
@@ -28,7 +29,7 @@ NESTED = set("attn ffn attention block part lists types shape known around".spli
 def asked(path: Path) -> dict[str, int]:
     """The keys that a reader asks of a language model's Config, by line."""
     found = {}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in ASKING:
             continue
         holder = node.func.value
@@ -50,8 +51,8 @@ def test_kinds_that_estimates_ask_for_exist() -> None:
     """mypy holds the builders to the list; a word that an engine or an estimate compares with has to be in it too."""
     compared = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Compare) and ast.unparse(node.left) == "mixer.kind":
+        for node in nodes(path):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and ast.unparse(node.left) == "mixer.kind":
                 for side in node.comparators:
                     compared |= set(ast.literal_eval(side)) if isinstance(side, ast.Tuple) else {ast.literal_eval(side)}
     assert compared and compared <= KINDS
