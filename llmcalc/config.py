@@ -385,11 +385,17 @@ METADATA: dict[str, str] = {
 }
 
 
+def off(value: Any) -> bool:
+    """Whether a value says that there is nothing: null, false, 0, "none", and lists and objects of nothing else."""
+    if isinstance(value, list | Mapping):
+        return value != [0] and all(off(each) for each in (value.values() if isinstance(value, Mapping) else value))  # [0]: a layer
+    if isinstance(value, str):
+        return value.lower() in ("", "none", "null", "off", "false")
+    return value is None or value == 0
+
+
 def leftovers(config: Config, skip: Iterable[str] = ()) -> list[str]:
     """Shaping keys that the file sets to something and that nobody read or dismissed."""
-    neutral: tuple[Any, ...] = (None, False, 0, "", [], {})
     return sorted(
-        key
-        for key, value in config.raw.items()
-        if key in SHAPING and key not in config.used and key not in skip and not any(value is n or value == n for n in neutral)
+        key for key, value in config.raw.items() if key in SHAPING and key not in config.used and key not in skip and not off(value)
     )

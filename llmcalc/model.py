@@ -12,7 +12,7 @@ from llmcalc.architecture import Model, Stack, Weight, context_length, grouped
 from llmcalc.config import FOREIGN, MOST, PARTS, SHAPE, SHAPING, TEXTS, Config, class_defaults, leftovers
 from llmcalc.errors import ConfigError, close_matches, printable
 from llmcalc.families import MODULES, drafts, reader
-from llmcalc.recognise import by_class, params_json
+from llmcalc.recognise import by_class, params_json, speculator
 
 if TYPE_CHECKING:
     from llmcalc.images import Images
@@ -45,7 +45,7 @@ def read(
     if not isinstance(raw, Mapping):
         raise ConfigError("not-a-config", f"{printable(id)} holds {_kind(raw)}, not a JSON object", "give a model's config.json")
     params = params_json(raw)
-    raw = params or raw
+    raw = params or speculator(raw) or raw
     model_type = _model_type(raw, id)
     outer = Config(raw, model_type)
     text, text_type = _text_block(outer)
@@ -91,7 +91,10 @@ def _architecture(raw: Mapping[str, Any]) -> str | None:
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
 
 
-_CLASSIFIER = re.compile(r"For(Sequence|Token)Classification$|For\w*Reward\w*$|RewardModel$")
+_CLASSIFIER = re.compile(r"For(Sequence|Token)Classification$")
+_REWARD = re.compile(r"Reward")
+# Labels, and whether a matrix of the model's width stands before them: code beside the checkpoints, and vLLM (qwen2_rm, internlm2).
+_REWARDS = {"Qwen2ForRewardModel": (1, True), "Qwen2ForProcessRewardModel": (2, True), "InternLM2ForRewardModel": (1, False)}
 _BARE = re.compile(r"^(\w+?)(Text)?Model$")
 
 
@@ -104,6 +107,15 @@ def _headed(stack: Stack, raw: Mapping[str, Any], architecture: str) -> Stack:
         if isinstance(labels, bool) or not isinstance(labels, int) or not 0 < labels <= MOST:
             raise Config(raw, str(raw.get("model_type"))).fail("num_labels", labels, "a whole number")
         return drafts.without_head(stack, architecture, labels)
+    if _REWARD.search(architecture):
+        if architecture not in _REWARDS:
+            raise ConfigError(
+                "unknown-head",
+                f"{printable(architecture, 60)} is a reward model, and what stands in place of its head is not known",
+                "give the model that it was made from: only the head differs",
+            )
+        labels, inner = _REWARDS[architecture]
+        return drafts.without_head(stack, architecture, labels, inner=inner)
     bare = _BARE.match(architecture)
     # Code beside a checkpoint names its models as it likes; transformers' own classes without a head end in Model.
     if bare and by_class(f"{bare[1]}ForCausalLM") in class_defaults():
@@ -123,9 +135,9 @@ def _all_said(outer: Config, text: Config, stack: Stack) -> None:
             if agreement.agrees(key, value, block.raw, known):
                 continue
             where = f"{block.path}.{key}" if block.path else key
-            good = agreement.fine(key, known)
+            good = agreement.fine(key, value, block.raw, known)
             message = f"{where} = {printable(repr(value), 60)} changes what a model holds, and the reader of model type "
-            message += f"{printable(block.model_type)} does not know it" + (f"; here it could only be {good}" if good else "")
+            message += f"{printable(block.model_type)} does not know it; here it could only be {good}"
             raise ConfigError("unread-key", message, "the figures would be wrong; please report the model")
 
 
@@ -198,7 +210,10 @@ def _kind(value: Any) -> str:
 def _model_type(raw: Mapping[str, Any], id: str) -> str:
     given = raw.get("model_type")
     if given is None:
-        given = by_class(_architecture(raw) or "")
+        name = _architecture(raw) or ""
+        given = by_class(name)
+        if given is None and drafts.reader_of(name):
+            given = "llama"  # drafts of one shape, whatever they draft for
         if given is None and any(isinstance(raw.get(block), Mapping) for block in TEXTS):
             given = "multimodal"
     if given is None:
@@ -216,8 +231,8 @@ def _text_block(outer: Config) -> tuple[Config, str]:
     """The language model's own config, which may be nested (twice for omni models), and its model type."""
     parts = class_defaults().get(outer.model_type, {}).get("parts", {})
     for name in TEXTS:
-        if isinstance(outer.raw.get(name), Mapping):
-            value = outer.raw[name]
+        value = outer.raw.get(name)
+        if isinstance(value, Mapping) and value:
             if outer.raw.get("text_model_id") and "hidden_size" not in value:
                 continue  # the language model is another repository's, and nothing here is about it
             inner_type = value.get("model_type") or parts.get(name) or _language_type(value) or outer.model_type

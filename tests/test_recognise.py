@@ -67,9 +67,15 @@ def test_heads_of_classifiers_and_embedders() -> None:
     whole = memory.language_params(model.read(raw))  # 7,615,616,512, of which the untied head has 152,064 x 3,584
     body = whole - 152_064 * 3584
     assert memory.language_params(model.read(raw | {"architectures": ["Qwen2Model"]})) == body
-    assert (
-        memory.language_params(model.read(raw | {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 5})) == body + 5 * 3584
-    )
+    for said, head in (
+        ({"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 5}, 5 * 3584),
+        ({"architectures": ["Qwen2ForTokenClassification"], "model_type": None}, 2 * 3584),  # the class alone names the type
+        ({"architectures": ["Qwen2ForProcessRewardModel"]}, 3584 * 3585 + 2 * 3585),  # vLLM's qwen2_rm: two layers with biases
+        ({"architectures": ["InternLM2ForRewardModel"]}, 3584),
+    ):
+        assert memory.language_params(model.read(raw | said)) == body + head
+    with pytest.raises(ConfigError, match="LlamaForRewardModelWithGating is a reward model"):
+        model.read(raw | {"architectures": ["LlamaForRewardModelWithGating"]})
 
 
 @pytest.mark.parametrize(
@@ -88,6 +94,57 @@ def test_params_json_of_three_makers(raw: dict[str, Any], params: int) -> None:
     assert found.max_context is None  # it does not say
     with pytest.raises(ConfigError):
         model.read(raw | {"qk_norm_before_rope": True})  # a key that nobody here knows
+
+
+SEES: dict[str, Any] = {"hidden_size": 1024, "num_channels": 3, "image_size": 1540, "patch_size": 14, "intermediate_size": 4096}
+SEES |= {"num_hidden_layers": 24, "num_attention_heads": 16, "adapter_bias": False, "mm_projector_id": "patch_merge"}
+SEES |= {"spatial_merge_size": 2, "add_pre_mm_projector_layer_norm": True, "image_token_id": 10}
+SMALL_3: dict[str, Any] = {"dim": 5120, "n_layers": 40, "head_dim": 128, "hidden_dim": 32768, "n_heads": 32, "n_kv_heads": 8}
+SMALL_3 |= {"vocab_size": 131072, "vision_encoder": SEES, "q_lora_rank": None}
+LARGE_3: dict[str, Any] = {"dim": 7168, "n_layers": 61, "head_dim": 192, "hidden_dim": 16384, "n_heads": 128, "n_kv_heads": 128}
+LARGE_3 |= {
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 131072,
+}
+LARGE_3 |= {"moe": {"expert_hidden_dim": 4096, "first_k_dense_replace": 3, "num_experts": 128, "num_experts_per_tok": 4}}
+LARGE_3["moe"] |= {"num_shared_experts": 1, "route_every_n": 1, "num_expert_groups": 1}
+LARGE_3 |= {"llama_4_scaling": {"beta": 0.1, "original_max_position_embeddings": 8192}, "max_position_embeddings": 294_912}
+
+
+def test_mistrals_later_params_json() -> None:
+    """Mistral Small 3.1: 24,011,361,280 in its safetensors with the vision tower; Mistral Large 3: 673B and a tower, by its card."""
+    found = model.read(SMALL_3 | {"quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}})
+    assert memory.language_params(found) + sum(weight.params for weight in found.towers or ()) == 24_011_361_280
+    assert found.quantization == {"quant_method": "fp8", "activation_scheme": "static"}
+    large = model.read(LARGE_3 | {"yarn": {"factor": 36, "original_max_position_embeddings": 8192, "beta": 32}})
+    assert (round(memory.language_params(large) / 1e9), large.native_context, large.max_context) == (673, 8192, 294_912)
+    windows = model.read({key: value for key, value in SMALL_3.items() if key != "vision_encoder"} | {"sliding_window": [4096, None]})
+    assert [layer.mixers[0].entries[0].window for layer in windows.stack.layers] == [4096, None] * 20
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (SMALL_3 | {"moe_args": {"num_experts": 16}}, "params.json is of no kind that is read: moe_args"),
+        (SMALL_3 | {"quantization": {"qformat_weight": "x"}}, "quantization is"),
+        (SMALL_3 | {"sliding_window": [4096, 512]}, "a window, or a list of one window and nulls"),
+        ({"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "vocab_size": -1}, "the tokenizer's number of tokens"),
+    ],
+)
+def test_a_params_json_that_is_not_read_says_why(raw: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        model.read(raw)
+
+
+def test_a_draft_of_the_speculators_library() -> None:
+    """Its layer stands in a block of its own; the same head as any EAGLE-3 of Llama-3-8B."""
+    layer = {"model_type": "llama", **shape(4096, 32, 8, 14336, 128256), "num_hidden_layers": 1}
+    said = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": 32000}
+    assert memory.language_params(model.read({**said, "transformer_layer_config": layer})) == 950_026_240
 
 
 @pytest.mark.parametrize(
@@ -115,6 +172,27 @@ def test_a_class_names_its_type(name: str, model_type: str) -> None:
             "meta-llama/Llama-3.1-8B",
             {"use_sliding_window": False, "max_window_layers": 28, "qk_norm": False, "no_bias": True, "head_size": 128},
         ),
+        ("Qwen/Qwen3-30B-A3B", {"mlp_layer_types": ["sparse"] * 48, "moe_layer_freq": [1] * 48, "shared_expert_intermediate_size": 0}),
+        ("deepseek-ai/DeepSeek-V3", {"use_mla": True, "use_qk_norm": False, "num_experts": 256}),
+        *(
+            ("meta-llama/Llama-3.1-8B", said)
+            for said in (
+                {"num_local_experts": 1, "num_experts_per_tok": 1, "moe_intermediate_size": 1024},  # one expert of one
+                {
+                    "v_head_dim": 128,
+                    "qk_head_dim": 128,
+                    "num_decoder_layers": 32,
+                    "unpadded_vocab_size": 128_256,
+                },  # names of other families
+                {"multi_query_attention": True, "multi_query_group_num": 8, "num_attention_groups": 8, "group_query_attention": True},
+                {"num_key_value_heads_per_layer": [8] * 32, "layers_block_type": ["attention"] * 32, "is_moe_layer": [0] * 32},
+                {"sliding_window": 131_072},  # as long as the longest context
+                {"sliding_window": 0, "sliding_window_pattern": 6, "full_attention_interval": 1, "num_loops": 1, "cla_share_factor": 1},
+                {"use_sparse_attention": False, "sparse_block_size": 64, "use_mla": False, "kv_lora_rank": 512},  # what is switched off
+                {"norm_type": "RMSNorm", "rmsnorm": True, "ffn_with_glu": True, "position_embedding_type": "rope", "gating": "none"},
+                {"activation_sparsity_pattern": [0.0] * 32, "cross_attention_layers": [], "layer_types": None, "text_config": {}},
+            )
+        ),
     ],
 )
 def test_keys_that_say_what_was_read_are_no_reason_to_refuse(id: str, said: dict[str, Any]) -> None:
@@ -127,9 +205,17 @@ def test_keys_that_say_what_was_read_are_no_reason_to_refuse(id: str, said: dict
     [
         ("meta-llama/Llama-3.1-8B", {"num_heads": 16}, "here it could only be 32"),
         ("meta-llama/Llama-3.1-8B", {"use_qk_norm": True}, "here it could only be false"),
-        ("meta-llama/Llama-3.1-8B", {"sliding_window": 512}, "sliding_window = 512"),
-        ("meta-llama/Llama-3.1-8B", {"moe_intermediate_size": 7}, "moe_intermediate_size = 7"),
-        ("Qwen/Qwen3-30B-A3B", {"first_k_dense_replace": 3}, "first_k_dense_replace = 3"),
+        ("meta-llama/Llama-3.1-8B", {"sliding_window": 512}, "sliding_window = 512 .* here it could only be null"),
+        ("meta-llama/Llama-3.1-8B", {"moe_intermediate_size": 7}, "moe_intermediate_size = 7 .* could only be null"),
+        ("meta-llama/Llama-3.1-8B", {"v_head_dim": 64}, "could only be 128"),
+        ("meta-llama/Llama-3.1-8B", {"num_loops": 2}, "could only be 1"),
+        ("meta-llama/Llama-3.1-8B", {"norm_type": "layernorm"}, "could only be rmsnorm"),
+        ("meta-llama/Llama-3.1-8B", {"attn_output_gate": True}, "could only be false"),
+        ("meta-llama/Llama-3.1-8B", {"cross_attention_layers": [0]}, "could only be null"),  # the first layer, not nothing
+        ("meta-llama/Llama-3.1-8B", {"num_attention_heads_per_layer": [32] * 31 + [16]}, "could only be 32"),
+        ("meta-llama/Llama-3.1-8B", {"layer_types": ["sliding_attention"] * 32}, "could only be full_attention throughout"),
+        ("Qwen/Qwen3-30B-A3B", {"first_k_dense_replace": 3}, "first_k_dense_replace = 3 .* could only be 0"),
+        ("Qwen/Qwen3-30B-A3B", {"mlp_layer_types": ["dense"] + ["sparse"] * 47}, "could only be sparse throughout"),
     ],
 )
 def test_keys_that_say_something_else_are_refused_with_what_would_be_fine(id: str, said: dict[str, Any], good: str) -> None:

@@ -75,11 +75,12 @@ def dflash(c: Config) -> Stack:
     )
 
 
-def without_head(stack: Stack, architecture: str, labels: int | None) -> Stack:
-    """A sequence classifier has a matrix of its labels for a head, an embedder none."""
+def without_head(stack: Stack, architecture: str, labels: int | None, *, inner: bool = False) -> Stack:
+    """A sequence classifier has a matrix of its labels for a head, an embedder none. `inner`: behind another, both with biases."""
     if labels:
-        note = f"{architecture}: a head of {labels} labels in place of the vocabulary's"
-        return replace(stack, head=linear("score", "head", labels, stack.hidden), tied=False, notes=(*stack.notes, note))
+        note = f"{architecture}: a head of {labels} label{'s' * (labels != 1)} in place of the vocabulary's"
+        head = linear("score.0", "head", stack.hidden, stack.hidden, True) if inner else ()
+        return replace(stack, head=head + linear("score", "head", labels, stack.hidden, inner), tied=False, notes=(*stack.notes, note))
     if not stack.head:
         return stack
     return replace(stack, head=(), tied=False, notes=(*stack.notes, f"{architecture}: no head, it gives hidden states"))
