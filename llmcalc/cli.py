@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -42,7 +41,13 @@ class _Plain:
 
 
 class Command(_Plain, typer.core.TyperCommand):
-    """A command whose words are taken as they were typed, and whose help has its options in groups."""
+    """A command that takes words as they were typed, in short or as other tools spell them, and whose help has its options in groups."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words, in full."""
+        from llmcalc.commands import spelled
+
+        return super().parse_args(ctx, spelled.in_full(self, ctx, args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """What must be given, what may be, examples."""
@@ -157,10 +162,11 @@ def main(arguments: list[str] | None = None) -> int:
         if _interrupted(problem):
             return 130
         if hasattr(problem, "format_message"):  # typer's own usage errors, without importing its internals
-            hint = _meant(problem.format_message()) or (
-                f"llmcalc help {command} shows the options" if command else "llmcalc --help shows the commands"
-            )
-            return _fail(args, command, "usage", printable(problem.format_message(), 300), hint, 2, problem)
+            from llmcalc.commands import spelled
+
+            said = problem.format_message()
+            hint = spelled.hint(said) or (f"llmcalc help {command} shows the options" if command else "llmcalc --help shows the commands")
+            return _fail(args, command, "usage", printable(spelled.told(said), 300), hint, 2, problem)
         if isinstance(problem, OSError):
             return _fail(args, command, "system", f"the system says: {problem.strerror or problem}", None, 1, problem)
         return _fail(
@@ -191,12 +197,14 @@ NEEDS = frozenset(
     {"kv", "weights", "fit", "decode", "prefill", "quant", "spec", "layouts", "roofline", "cost", "compare", "pareto"}
 ) | frozenset({"plan", "report", "rank", "simulate", "prefix", "levers", "models", "hardware"})
 """Commands that say nothing alone: bare, they show their help."""
+LISTS = {"models": ("list", "show", "check"), "hardware": ("list", "show", "check")}
+"""Commands of commands: a word that is none of theirs is looked for."""
 NO_NETWORK = frozenset({"hardware", "quiz", "accuracy", "doctor"})
 """Commands that never ask the network: --offline holds without a word."""
 
 
 def _in_short(args: list[str]) -> list[str]:
-    """What people type in short, in full: `help kv`, a bare command, `kv Qwen/Qwen3-8B`, `fit Qwen/Qwen3-8B h100-sxm`."""
+    """What people type in short, in full: `help kv`, a bare command."""
     if args[:1] == ["help"]:
         args = [*args[1:], "--help"] if args[1:2] else ["--help"]
     if not args or args[0] not in COMMANDS:
@@ -204,58 +212,11 @@ def _in_short(args: list[str]) -> list[str]:
     command, rest = args[0], args[1:]
     if command in NEEDS and not rest:
         return [command, "--help"]
+    if command in LISTS and not rest[0].startswith("-") and not close_matches(rest[0], LISTS[command]):
+        rest = ["list", *rest]
     if command in NO_NETWORK:
         rest = [word for word in rest if word != "--offline"]
-    if command in NEEDS - {"models", "hardware"}:
-        if _is_word(rest[0]):
-            rest = ["--model", *rest]
-        if rest[0] == "--model" and len(rest) > 2 and _is_word(rest[2]):
-            rest = [*rest[:2], "--hardware", *rest[2:]]
     return [command, *rest]
-
-
-MEANT = {
-    "gpus": "-d '8x h100-sxm'",
-    "num-gpus": "-d '8x h100-sxm'",
-    "n-gpus": "-d '8x h100-sxm'",
-    "num-devices": "-d '8x h100-sxm'",
-    "vram": "--hardware with the size in the name: 'rtx-4090 24GB'",
-    "dtype": "--weights",
-    "bits": "--weights int4",
-    "load-in-4bit": "--weights nf4",
-    "load-in-8bit": "--weights int8",
-    "qps": "--rate",
-    "rps": "--rate",
-    "request-rate": "--rate",
-    "requests-per-second": "--rate",
-    "max-concurrency": "--batch",
-    "slo": "--max-ttft and --max-tpot",
-    "itl": "--max-tpot",
-    "max-itl": "--max-tpot",
-    "tokens": "--output-tokens",
-    "max-tokens": "--output-tokens",
-    "max-new-tokens": "--output-tokens",
-    "prompt-len": "--prompt",
-    "prompt-tokens": "--prompt",
-    "seq-len": "--ctx",
-    "max-length": "--ctx",
-    "num-speculative-tokens": "--draft-tokens",
-    "speculative-model": "--draft",
-    "enable-expert-parallel": "--ep N",
-    "cost": "--price",
-    "spot": "--price",
-}
-"""What is meant by words that no option has."""
-
-
-def _meant(message: str) -> str | None:
-    found = re.search(r"No such option: --?([-\w]+)", message)
-    near = MEANT.get(found[1].lower()) if found else None
-    return f"say it with {near}" if near else None
-
-
-def _is_word(text: str) -> bool:
-    return text == "-" or not text.startswith("-")
 
 
 def _front() -> str:

@@ -224,8 +224,9 @@ def joined(device: Device, link: str | None, network: str | None) -> Device:
 
 _BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
 _COUNT = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
-_BEHIND = re.compile(r"(\S.*?)\s*[x×*:]\s*(\d{1,4})\s*", re.IGNORECASE | re.DOTALL)
-_BEFORE = re.compile(r"\s*(\d{1,4})\s+(\S.*)", re.DOTALL)
+_BEHIND = re.compile(r"(\S.*?)\s*(?:[x×*:]\s*|\(\s*x?\s*)(\d{1,4})\s*\)?\s*", re.IGNORECASE | re.DOTALL)
+_BEFORE = re.compile(r"\s*x?(\d{1,4})\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_JOINED = re.compile(r"\s*(\d{1,3})-?([a-z].*)", re.IGNORECASE | re.DOTALL)
 _VARIANT = re.compile(r"\s+(\([^)]*\)|\d+\s?GB)$")
 _SIZED = re.compile(r"(.*\S)[\s,(_-]+([1-9]\d{0,5})\s*(GB|GiB|G)\)?(?:\s+(?:HBM|GDDR|LPDDR)\w*)?", re.IGNORECASE | re.DOTALL)
 
@@ -674,14 +675,15 @@ def parse_count(text: str) -> tuple[int, str]:
 
 
 def _loosely(text: str) -> re.Match[str] | None:
-    """`h100x8`, `h100:8` and `8 h100` as `8x h100`, where the whole is no name and the rest is one."""
+    """`h100x8`, `h100:8`, `8 h100`, `8h100` and `h100 (8)` as `8x h100`, where the whole is no name and the rest is one."""
     if _find(text)[0] is not None:
         return None
     behind, before = _BEHIND.fullmatch(text), _BEFORE.fullmatch(text)
     for found, number, name in ((behind, 2, 1), (before, 1, 2)):
         if found and (_find(found[name])[0] is not None or _key(found[name]) in _index().systems or _key(found[name]) in _index().shared):
             return _COUNT.fullmatch(f"{found[number]}x {found[name]}")
-    return None
+    joined = _JOINED.fullmatch(text)
+    return _COUNT.fullmatch(f"{joined[1]}x {joined[2]}") if joined and known(joined[2]) else None
 
 
 def check(path: str | Path) -> list[str]:

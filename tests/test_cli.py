@@ -345,7 +345,12 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
             assert options > 13 or len(text.splitlines()) <= 24, f"{name} --help scrolls on a small terminal"
 
 
-@pytest.mark.parametrize("short", ["fit Qwen/Qwen3-8B 2xh100-sxm", "fit Qwen/Qwen3-8B h100-sxm:2", "fit Qwen/Qwen3-8B '2 h100-sxm'"])
+SHORT = "2xh100-sxm,h100-sxm:2,'2 h100-sxm',2 h100-sxm,x2 h100-sxm,h100-sxm '(2)',2-h100-sxm,2h100-sxm,h100-sxm x2 -b 1e3,-b 4 h100-sxm*2".split(
+    ","
+)
+
+
+@pytest.mark.parametrize("short", [*(f"fit Qwen/Qwen3-8B {words}" for words in SHORT), "fit -b 4 2xh100-sxm Qwen/Qwen3-8B"])
 def test_what_is_typed_in_short(short: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([*shlex.split(short), "--json"])
     found = json.loads(capsys.readouterr().out)
@@ -359,8 +364,29 @@ def test_a_word_of_another_tool_is_understood_or_answered(capsys: pytest.Capture
         assert main([*line.split(), *words.split()]) == 0
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1]
-    assert main(["decode", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--num-gpus", "2"]) == 2
-    assert "-d '8x h100-sxm'" in capsys.readouterr().err
+    for option, near in (
+        ("--num-gpus", "-d '8x h100-sxm'"),
+        ("--max_new_tokens", "--output-tokens"),
+        ("--trust-remote-code", "leave it out"),
+    ):
+        assert main(["decode", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", option, "2"]) == 2
+        told = capsys.readouterr().err
+        assert near in told and "Possible" not in told
+    for words in ("-ctk q8_0 -ctv q4_0", "--cache_type_v q4_0 --cache-type-k=q8_0", "--kv-dtype q8_0/q4_0"):
+        assert main(["kv", "Qwen/Qwen3-8B", "--num_ctx", "8k", "--engine", "llama.cpp", "--json", *words.split()]) == 0
+        answers.append(json.loads(capsys.readouterr().out)["results"])
+    assert answers[2] == answers[3] == answers[4]
+
+
+def test_a_bare_word_is_what_the_command_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    """A list takes words to look for, rank devices, accuracy either; without one, what is missing is named once."""
+    for line, told in (
+        ("hardware h100", "3 devices"), ("rank rtx-3090 rtx-5090", "RTX 3090 24GB or NVIDIA GeForce RTX 5090"),
+        ("accuracy l40s", "measured rows"), ("kv -c 8k Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+    ):  # fmt: skip
+        assert main(line.split()) == 0 and told in capsys.readouterr().out.split("\n")[0]
+    assert main(["fit", "Qwen/Qwen3-8B"]) == 2
+    assert capsys.readouterr().err == "Error: Missing option '--hardware'\nHint: name one: -d h100-sxm\n"
 
 
 def test_a_mistyped_command_is_answered(capsys: pytest.CaptureFixture[str]) -> None:

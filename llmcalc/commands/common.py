@@ -317,7 +317,8 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
     else:
         save(made, output)
         if chosen != "json":  # a successful run of --json leaves stderr empty
-            counted_rows = f" ({counted(len(report.rows), 'row')})" if present.carries(chosen).rows and report.rows else ""
+            rows = len(report.rows) or (1 if chosen == "csv" else 0)
+            counted_rows = f" ({counted(rows, 'row')})" if present.carries(chosen).rows and rows else ""
             sys.stderr.write(encodable(f"wrote {printable(output, 300)}{counted_rows}\n", getattr(sys.stderr, "encoding", None)))
     if report.warnings and not present.carries(chosen).warnings:
         from llmcalc.present import terminal

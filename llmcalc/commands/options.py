@@ -202,7 +202,14 @@ class Layout(Group):
         "1", "--pp", "--pipeline-parallel-size", "-pp", "--pp-size", metavar="N", read=parse.counting(most=1024), help="Pipeline stages."
     )
     ep = option(
-        "1", "--ep", "--expert-parallel-size", "--ep-size", metavar="N", read=parse.counting(most=8192), help="Expert parallel ranks."
+        "1",
+        "--ep",
+        "--expert-parallel-size",
+        "--ep-size",
+        "--moe-ep-size",
+        metavar="N",
+        read=parse.counting(most=8192),
+        help="Expert parallel ranks.",
     )
     dp = option(
         "1",
@@ -264,6 +271,8 @@ class Running(Group):
         "--memory-utilization",
         "--gpu-memory-utilization",
         "--mem-fraction-static",
+        "--kv-cache-free-gpu-memory-fraction",
+        "--free-gpu-memory-fraction",
         metavar="SHARE",
         read=parse.fraction,
         help="Share of the memory for the engine.",
@@ -285,6 +294,8 @@ class Running(Group):
         "--parallel",
         "-np",
         "--max-running-requests",
+        "--max-batch-size",
+        "--num-parallel",
         metavar="N",
         read=parse.counting(most=2**20),
         help="Sequences at a time. [default: the engine's]",
@@ -357,6 +368,8 @@ class Work(Group):
         "--max-model-len",
         "--context-length",
         "--ctx-size",
+        "--num-ctx",
+        "--max-seq-len",
         metavar="TOKENS",
         read=units.tokens,
         help="Tokens of each sequence: 32768, 32k (k = 1024).",

@@ -23,8 +23,10 @@ def word(text: str, name: str) -> str:
 
 def whole_number(text: str, name: str, least: int = 1, most: int = 10**9) -> int:
     """A counting option. Errors: bad-value."""
-    plain = units.ungrouped(text, name, "bad-value")
+    plain = units.ungrouped(text, name, "bad-value").lower()
     value = int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else -1
+    if re.fullmatch(r"\d{1,15}(\.\d{1,15})?e\+?\d{1,2}", plain, re.ASCII) and float(plain).is_integer():
+        value = int(float(plain))  # 1e6
     if not least <= value <= most:
         raise UsageError("bad-value", f"{name} {text[:40]!r} is not a whole number from {least} to {most:,}", f"write it like --{name} 8")
     return value
