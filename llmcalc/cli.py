@@ -23,6 +23,10 @@ from llmcalc.errors import LlmcalcError, UsageError, close_matches, encodable, p
 ABOUT = "Back-of-envelope LLM capacity and cost: exact where exactness is possible, honest about its error where it is not."
 
 
+COMPLETE = "_LLMCALC_COMPLETE"
+"""Set by a shell that asks what a half-typed word may become."""
+
+
 class AsGiven:
     """A word stays as it was typed: typer would import pydantic, a third of `kv`, to make sure of it."""
 
@@ -37,7 +41,13 @@ class _Plain:
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in found:
             param.get_runtime_param = AsGiven
+            if COMPLETE in os.environ and getattr(param, "help", None):
+                param.help = _unquoted(param.help)
         return found
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The whole first sentence."""
+        return _unquoted((self.help or "").strip().partition("\n")[0])  # type: ignore[attr-defined]
 
 
 class Command(_Plain, typer.core.TyperCommand):
@@ -45,9 +55,20 @@ class Command(_Plain, typer.core.TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words, in full."""
-        from llmcalc.commands import spelled
+        if not ctx.resilient_parsing:  # of a shell that completes
+            from llmcalc.commands import spelled
 
-        return super().parse_args(ctx, spelled.in_full(self, ctx, args))
+            args = spelled.in_full(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Options; a bare word is the model's or the device's name, whichever is missing."""
+        found = super().shell_complete(ctx, incomplete)
+        if found or incomplete.startswith("-"):
+            return found
+        params = {param.name: param for param in self.params}
+        open_ = [params[name] for name in ("model", "hardware") if name in params and ctx.params.get(name) is None]
+        return open_[len(ctx.args)].shell_complete(ctx, incomplete) if len(ctx.args) < len(open_) else []
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """What must be given, what may be, examples."""
@@ -58,6 +79,11 @@ class Command(_Plain, typer.core.TyperCommand):
 
 class Group(_Plain, typer.core.TyperGroup):
     """Commands, likewise."""
+
+
+def _unquoted(text: str) -> str:
+    """A description as zsh takes it between its own quotes."""
+    return text.replace("'", "’").replace('"', "”") if COMPLETE in os.environ else text
 
 
 def _version(asked: bool) -> None:
@@ -95,7 +121,7 @@ def build(command: str | None = None) -> typer.Typer:
                 info.cls = Command
     else:
         for name in COMMANDS:
-            app.command(name, help=_summary(name))(lambda: None)
+            app.command(name, help=_summary(name), cls=Command)(lambda: None)
     return app
 
 
@@ -107,10 +133,6 @@ def _summary(name: str) -> str:
     except OSError:  # an archive instead of a folder
         text = ""
     return text[:1].upper() + text[1:]
-
-
-COMPLETE = "_LLMCALC_COMPLETE"
-"""Set by a shell that asks what a half-typed word may become."""
 
 
 def _complete() -> None:

@@ -36,6 +36,15 @@ def complete(line: str, shell: str = "bash", code: str = ASK) -> subprocess.Comp
         pytest.param(*("llmcalc fit --engine s", ["sglang"]), marks=pytest.mark.nightly),
         pytest.param(*("llmcalc decode --method r", ["roofline"]), marks=pytest.mark.nightly),
         pytest.param(*("llmcalc kv -f m", ["markdown"]), marks=pytest.mark.nightly),
+        ("llmcalc kv -m 405b-instruct-fp4", ["nvidia/Llama-3.1-405B-Instruct-FP4"]),
+        ("llmcalc quiz --topic kv,crit", ["kv,critical"]),
+        ("llmcalc fit --check Qwen/Qwen3-32B l40", ["l40", "l40s"]),
+        pytest.param(*("llmcalc quiz --lang r", ["ru"]), marks=pytest.mark.nightly),
+        pytest.param(*("llmcalc spec --preset m", ["medusa", "mtp"]), marks=pytest.mark.nightly),
+        pytest.param(*("llmcalc rank --sort s", ["speed"]), marks=pytest.mark.nightly),
+        pytest.param(*("llmcalc levers --goal t", ["ttft", "tpot", "throughput"]), marks=pytest.mark.nightly),
+        pytest.param(*("llmcalc pareto --x t", ["tpot", "tokens_per_s_per_user"]), marks=pytest.mark.nightly),
+        pytest.param(*("llmcalc cost --price-kind s", ["spot"]), marks=pytest.mark.nightly),
         ("llmcalc models show gpt", [name for name in sources.bundled_ids() if name.startswith("gpt")]),
         pytest.param(*("llmcalc hardware show l40", ["l40", "l40s"]), marks=pytest.mark.nightly),
     ],
@@ -50,6 +59,9 @@ def test_every_command_is_offered() -> None:
 
 
 def test_zsh_and_fish() -> None:
+    """zsh takes the descriptions between quotes: none of their own ends those."""
+    told = complete("llmcalc fit --", "zsh").stdout.strip().removeprefix("_arguments '*: :((").removesuffix("))'")
+    assert "--hardware" in told and "’" in told and "'" not in told and told.count('"') % 2 == 0
     assert complete("llmcalc decode -d h200-s", "zsh").stdout.strip() == "_arguments '*: :((\"h200-sxm\"))'"
     assert complete("llmcalc decode -d h200-s", "fish").stdout.strip() == "h200-sxm"
 

@@ -10,8 +10,8 @@ import typer
 from llmcalc import quality, units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
 from llmcalc.commands import space as s
 from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import LlmcalcError, UsageError, printable
@@ -93,9 +93,22 @@ class Compared(o.Group):
         None, "--batch", "-b", metavar="N", help="Sequences, or max: all that fit. [default: 1; with --max-tpot, all within it]"
     )
     max_tpot = o.Limits.max_tpot.but(default=None, help="Longest time per output token, such as 50ms.")
-    sort = o.option(None, "--sort", metavar="KEY", help=f"{', '.join(SORTS)}, or a column's key. [default: cost; of all models, rating]")
+    sort = o.option(
+        None,
+        "--sort",
+        autocompletion=completion.of(*SORTS),
+        metavar="KEY",
+        help=f"{', '.join(SORTS)}, or a column's key. [default: cost; of all models, rating]",
+    )
     least = o.option(None, "--min-params", metavar="PARAMS", read=parse.params, help="Of all models, those with at least so many: 20B.")
-    kind = o.option(None, "--kind", metavar="KIND", read=parse.choice(*summaries.KINDS), help="Of all models: moe, dense or hybrid.")
+    kind = o.option(
+        None,
+        "--kind",
+        autocompletion=completion.of(*summaries.KINDS),
+        metavar="KIND",
+        read=parse.choice(*summaries.KINDS),
+        help="Of all models: moe, dense or hybrid.",
+    )
     prompt = o.Request.prompt
 
 

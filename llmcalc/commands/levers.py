@@ -6,8 +6,8 @@ import typer
 
 from llmcalc import units
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import levers as estimator
 from llmcalc.present import Report, columns, facts
@@ -34,7 +34,13 @@ class Going(o.Group):
     cached = o.Request.cached
     batch = o.Work.batch.but(default=None, help="Concurrent sequences. [default: 1]")
     rate = o.Arrivals.rate.but(help="Requests per replica instead of a batch: 3 (per second), 100/min.")
-    goal = o.option("e2e", "--goal", metavar="NAME", help="e2e (the whole answer), ttft, tpot or throughput.")
+    goal = o.option(
+        "e2e",
+        "--goal",
+        autocompletion=completion.of(*estimator.GOALS),
+        metavar="NAME",
+        help="e2e (the whole answer), ttft, tpot or throughput.",
+    )
 
 
 def levers(which: o.ModelChoice, place: o.Placement, going: Going, by: o.Deciding, run: o.Running, out: o.File) -> None:

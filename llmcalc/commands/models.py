@@ -97,7 +97,13 @@ class Chosen(o.Group):
     section = "Model"
     least = o.option(None, "--min", metavar="PARAMS", read=parse.params, help="With at least so many parameters: 20B.")
     most = o.option(None, "--max", metavar="PARAMS", read=parse.params, help="With at most so many.")
-    kind = o.option(None, "--kind", metavar="KIND", help="moe, dense or hybrid (with layers that keep a state).")
+    kind = o.option(
+        None,
+        "--kind",
+        autocompletion=completion.of(*summaries.KINDS),
+        metavar="KIND",
+        help="moe, dense or hybrid (with layers that keep a state).",
+    )
 
 
 def list_models(

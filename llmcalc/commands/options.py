@@ -325,7 +325,7 @@ class Hosting(Running):
     cpu_offload_gb = option(
         None, "--cpu-offload-gb", metavar="SIZE", read=parse.gibibytes, help="GiB of each GPU's weights on the host (vLLM)."
     )
-    host = option(None, "--host", metavar="CPU", help="The host: epyc-9654. [default: a common desktop]")
+    host = option(None, "--host", autocompletion=completion.hosts, metavar="CPU", help="The host: epyc-9654. [default: a common desktop]")
     host_bandwidth = option(
         None, "--host-bandwidth", metavar="RATE", read=parse.quantity("bytes/s"), help="Bandwidth of the host's memory: 80GB/s."
     )
@@ -485,6 +485,7 @@ class Money(Group):
     price_kind = option(
         None,
         "--price-kind",
+        autocompletion=completion.of("on-demand", "long-rental", "spot", "ownership"),
         metavar="KIND",
         read=parse.choice("on-demand", "long-rental", "spot", "ownership"),
         help="on-demand, long-rental, spot or ownership. [default: one kind for all]",

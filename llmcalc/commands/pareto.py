@@ -11,8 +11,8 @@ import typer
 from llmcalc import present, units
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
 from llmcalc.commands import space as s
 from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import UsageError, printable
@@ -75,8 +75,16 @@ class Searched(o.Group):
     ctx = o.Work.ctx
     mark = o.repeated("--mark", metavar="NAME=TIME", help="Name the cheapest point with this TPOT, such as chat=50ms.")
     point = o.repeated("--point", metavar="POINT", help="Say what dominates this one: '2x h100-sxm weights=fp8 kv=fp8 batch=48'.")
-    x = o.option("tpot", "--x", metavar="AXIS", help="tpot or tokens_per_s_per_user.")
-    y = o.option("usd", "--y", metavar="AXIS", help="usd, tokens_per_s_per_device or energy.")
+    x = o.option(
+        "tpot", "--x", autocompletion=completion.of("tpot", "tokens_per_s_per_user"), metavar="AXIS", help="tpot or tokens_per_s_per_user."
+    )
+    y = o.option(
+        "usd",
+        "--y",
+        autocompletion=completion.of("usd", "tokens_per_s_per_device", "energy"),
+        metavar="AXIS",
+        help="usd, tokens_per_s_per_device or energy.",
+    )
     prompt = o.Request.prompt
 
 

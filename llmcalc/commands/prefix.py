@@ -8,8 +8,8 @@ from llmcalc import traffic as arrivals
 from llmcalc import units
 from llmcalc.answers import Words
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
 from llmcalc.errors import LlmcalcError, UsageError, printable
 from llmcalc.estimate import prefix as estimator
 from llmcalc.estimate import reuse
@@ -61,7 +61,13 @@ class Shared(o.Group):
     )
     zipf = o.option("0", "--zipf", metavar="EXPONENT", read=parse.variation, help="How unevenly users come back; 0: evenly.")
     replicas = o.option("1", "--replicas", metavar="N", read=parse.counting(most=10**5), help="Replicas that the users are spread over.")
-    routing = o.option("affine", "--routing", metavar="NAME", help="affine (a user stays on a replica) or random.")
+    routing = o.option(
+        "affine",
+        "--routing",
+        autocompletion=completion.of("affine", "random"),
+        metavar="NAME",
+        help="affine (a user stays on a replica) or random.",
+    )
     reserved = o.option(
         None,
         "--reserved",

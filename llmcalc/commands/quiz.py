@@ -13,8 +13,8 @@ import typer
 
 from llmcalc import quiz
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse, spoken
 from llmcalc.commands import options as o
-from llmcalc.commands import parse, spoken
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
 from llmcalc.present import Column, Fact, Report
@@ -61,8 +61,15 @@ COLUMNS = tuple(
 class Asking(o.Group):
     """Which questions, and how they are asked."""
 
-    topic = o.option(None, "--topic", metavar="TOPIC", help="One topic or several, with commas.")
-    level = o.option(None, "--level", metavar="1-3", read=parse.counting(most=max(LEVELS)), help="1: one step; 2: a few; 3: judgement.")
+    topic = o.option(None, "--topic", autocompletion=completion.topics, metavar="TOPIC", help="One topic or several, with commas.")
+    level = o.option(
+        None,
+        "--level",
+        autocompletion=completion.of(*map(str, LEVELS)),
+        metavar="1-3",
+        read=parse.counting(most=max(LEVELS)),
+        help="1: one step; 2: a few; 3: judgement.",
+    )
     count = o.option("5", "--count", "-n", metavar="N", read=parse.counting(most=10_000), help="Number of questions.")
     seed = o.option(
         None,
@@ -75,7 +82,7 @@ class Asking(o.Group):
     timed = o.switch("--timed", help="1 to 3 minutes by level, solutions at the end.")
     progress = o.switch("--progress", help="Of earlier sittings: topics, misses, what to do.")
     review = o.switch("--review", help="Begin with what was missed before.")
-    lang = o.option("en", "--lang", metavar="LANGUAGE", help="en or ru.")
+    lang = o.option("en", "--lang", autocompletion=completion.of(*LANGUAGES), metavar="LANGUAGE", help="en or ru.")
 
 
 def quiz_command(asking: Asking, out: o.File) -> None:

@@ -9,8 +9,8 @@ import typer
 from llmcalc import engines, quality, rank, units
 from llmcalc.answers import ABSENT
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
 from llmcalc.commands.space import words
 from llmcalc.errors import UsageError, printable
 from llmcalc.present import Report, columns, facts
@@ -41,16 +41,16 @@ class Wish(o.Group):
     ctx = o.Work.ctx.but(help="Tokens to hold. [default: 8k or its most]")
     batch = o.Work.batch
     min_speed = o.option("10", "--min-speed", metavar="N", read=parse.positive, help="Least tokens/s of one sequence.")
-    task = o.option("text", "--task", metavar="TASK", help="text, coding or vision.")
+    task = o.option("text", "--task", autocompletion=completion.of(*quality.TASKS), metavar="TASK", help="text, coding or vision.")
     family = o.option("", "--family", metavar="TEXT", help="Only models whose id contains this.")
-    sort = o.option("quality", "--sort", metavar="KEY", help="quality, speed or memory.")
+    sort = o.option("quality", "--sort", autocompletion=completion.of(*rank.SORTS), metavar="KEY", help="quality, speed or memory.")
 
 
 class Engine(o.Group):
     """What runs it."""
 
     section = "Deployment"
-    engine = o.option(None, "--engine", metavar="NAME", help="[default: llama.cpp, on servers vllm]")
+    engine = o.option(None, "--engine", autocompletion=completion.engines, metavar="NAME", help="[default: llama.cpp, on servers vllm]")
 
 
 def rank_command(place: Machines, wish: Wish, run: Engine, out: o.File) -> None:

@@ -6,8 +6,8 @@ import typer
 
 from llmcalc.architecture import Model
 from llmcalc.commands import common as c
+from llmcalc.commands import completion, parse
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
 from llmcalc.errors import UsageError
 from llmcalc.estimate import speculation as estimator
 from llmcalc.plan import Workload
@@ -52,7 +52,7 @@ class Drafting(o.Group):
     draft_cost = o.option(
         None, "--draft-cost", metavar="SHARE", read=_share, help="Cost of one draft as a share of a pass over the target's weights."
     )
-    preset = o.option(None, "--preset", metavar="NAME", help="eagle, eagle3, medusa, mtp or ngram.")
+    preset = o.option(None, "--preset", autocompletion=completion.presets, metavar="NAME", help="eagle, eagle3, medusa, mtp or ngram.")
     p = o.option(None, "--p", metavar="P,P,…", help="The target's probabilities, with --q: proves the output exact.")
     q = o.option(None, "--q", metavar="Q,Q,…", help="The draft's probabilities.")
 
