@@ -28,6 +28,8 @@ def load_model(reference: str, *, revision: str | None = None, offline: bool = F
 
 def of_source(found: Source) -> Model:
     """The model that a source's config describes; of a GGUF file with a warning where its tensors hold something else."""
+    if found.refused is not None:
+        raise found.refused
     model = model_reader.read(
         found.config,
         id=found.id,

@@ -90,6 +90,12 @@ def licence(model: str) -> str | None:
     return next((name for pattern, name in _facts()["licences"] if fnmatchcase(model, pattern)), None)
 
 
+def same_licence(known: str | None, asked: str) -> bool:
+    """Whether a licence is the one that is asked for, however it is written: `llama` is every one of Llama's."""
+    plain = [re.sub(r"[^a-z0-9]", "", each.lower()) for each in (known or "", asked)]
+    return bool(plain[1]) and plain[0].startswith(plain[1])
+
+
 def gguf(model: str) -> str | None:
     """A repository of a model's GGUF files."""
     found: str | None = _facts()["gguf"].get(model)

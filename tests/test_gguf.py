@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmcalc import gguf, gguf_config, sources
+from llmcalc.cli import main
 from llmcalc.commands import common
 from llmcalc.errors import LlmcalcError
 from llmcalc.estimate import memory, weight_files
@@ -126,7 +127,7 @@ def load(path: Path) -> tuple[sources.Source, Any]:
 
 def failure(path: Path) -> LlmcalcError:
     with pytest.raises(LlmcalcError) as caught:
-        sources.find(str(path))
+        common.load(str(path))
     problem = caught.value
     assert "\n" not in problem.message and problem.message.isprintable() and problem.hint
     return problem
@@ -303,11 +304,11 @@ def test_a_directory_a_pipe_and_nothing(tmp_path: Path) -> None:
 
 HUNGRY = """
 import resource, sys
-from llmcalc import gguf, gguf_config, sources
+from llmcalc import api, gguf, gguf_config
 from llmcalc.errors import LlmcalcError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    sources.find(sys.argv[1])
+    api.load_model(sys.argv[1])
     print("ok")
 except LlmcalcError as problem:
     print(problem.code)
@@ -1086,6 +1087,26 @@ def test_tensors_that_contradict_the_metadata_are_said(tmp_path: Path) -> None:
     (note,) = model.notes
     # 2 x 6400 + 64 + 2 x (4096 + 2 x 2048 + 4096 + 3 x 8192 + 128), and 4,096 more
     assert note == "the file's tensors hold 90,944 parameters of the language model and its metadata describes 86,848"
+
+
+def test_an_unknown_architecture_is_counted_and_has_no_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2 x 64 x 100 + 64 and 2 x (64 x 64 + 16) elements in F16; of its cache, its layers and its parts nothing is known."""
+    shapes = {
+        **head(64, 100),
+        "blk.0.odd.weight": ((64, 64), Q.F16),
+        "blk.0.odd.scale": ((16,), Q.F32),
+        "blk.1.odd.weight": ((64, 64), Q.F16),
+    }
+    path = write(tmp_path / "x.gguf", "never-heard-of", {}, shapes)
+    assert main(["weights", "-m", str(path), "--from-files", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"]["file_params"] == 2 * 6400 + 64 + 2 * 4096
+    assert sum(found["results"]["file_bytes_by_dtype"].values()) == found["results"]["file_tensor_bytes"]
+    assert "never-heard-of is not read" in found["remarks"][0]
+    for command in (["kv"], ["weights"], ["fit", "-d", "h100-sxm"]):
+        assert main([*command, "-m", str(path)]) == 1
+        err = capsys.readouterr().err
+        assert "the GGUF architecture never-heard-of is not read" in err and "counts its bytes and parameters with --from-files" in err
 
 
 # The Hub -------------------------------------------------------------------------------------------------------------

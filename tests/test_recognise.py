@@ -258,6 +258,17 @@ def test_a_name_without_its_owner_finds_the_one_bundled_model() -> None:
     assert sources.find("gpt-oss-120b", offline=True).id == "openai/gpt-oss-120b"
 
 
+def test_models_by_size_kind_and_licence(capsys: pytest.CaptureFixture[str]) -> None:
+    """gpt-oss is under Apache 2.0, DeepSeek-R1 under MIT; a licence that is not written down is said to be missing, not guessed."""
+    assert main("models list --min 20B --max 40B --kind moe --license apache-2.0 --json".split()) == 0
+    answer = json.loads(capsys.readouterr().out)
+    found = {row["model"] for row in answer["rows"]}
+    assert {"openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B"} <= found and answer["inputs"]["license"] == "apache-2.0"
+    assert all(20e9 <= row["params"] <= 40e9 for row in answer["rows"]) and "it is not written down" in answer["warnings"][0]
+    assert main("models list deepseek-r1 --licence MIT --json".split()) == 0
+    assert "deepseek-ai/DeepSeek-R1" in {row["model"] for row in json.loads(capsys.readouterr().out)["rows"]}
+
+
 def test_a_slash_in_a_branch() -> None:
     assert sources.parse_hub_reference("org/name@feature/x") == ("org/name", "feature/x")
     assert sources.parse_hub_reference("org/name@main/config.json") == ("org/name", "main")

@@ -104,6 +104,7 @@ class Chosen(o.Group):
         metavar="KIND",
         help="moe, dense or hybrid (with layers that keep a state).",
     )
+    license = o.option(None, "--license", "--licence", metavar="NAME", help="Under a licence, where it is written down: apache-2.0, mit.")
 
 
 def list_models(
@@ -117,12 +118,18 @@ def list_models(
         raise UsageError("bad-value", f"{printable(kind, 40)} is no kind of model", f"give one of {', '.join(summaries.KINDS)}")
     words = " ".join(text or ()).lower().split()
     rows = []
+    unlicensed = 0
     for name in sources.bundled_ids():
         if not all(sources.has_word(name, word) for word in words):
             continue
         found = summaries.of(name)
         if found.params < (chosen.least or 0) or (chosen.most and found.params > chosen.most) or (kind and kind not in found.kinds):
             continue
+        if chosen.license:
+            under = quality.licence(name)
+            unlicensed += under is None
+            if not quality.same_licence(under, chosen.license):
+                continue
         rows.append(
             Bundled(
                 model=name,
@@ -139,7 +146,9 @@ def list_models(
         title=c.counted(len(rows), "bundled model") + (f" with {' '.join(words)!r} in the name" if words else ""),
         columns=columns(Bundled),
         rows=tuple(rows),
-        inputs={"filter": " ".join(text) if text else None, "min": chosen.least, "max": chosen.most, "kind": kind},
+        inputs={"filter": " ".join(text) if text else None, "min": chosen.least, "max": chosen.most, "kind": kind}
+        | ({"license": chosen.license} if chosen.license else {}),
+        warnings=(f"license: of {c.counted(unlicensed, 'model')} more it is not written down",) if unlicensed else (),
     )
     c.say(report, out)
 

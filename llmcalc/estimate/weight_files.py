@@ -198,11 +198,15 @@ def compare(files: Files, model: Model, computed: Answered[memory.Weights, memor
 def alone(files: Files, quantization: Any) -> Answered[InFiles, PartInFiles]:
     """What the files hold by their headers, where no architecture is known: bytes and parameters by dtype, and no parts."""
     names = {tensor.name for tensor in files.tensors}
-    bits = packed_bits(quantization)
+    bits, arch = packed_bits(quantization), str(files.metadata.get("general.architecture", ""))
     held = Held()
     for tensor in files.tensors:
-        loose = safetensors.part(tensor.name, 10**6) in safetensors.NO_PARAMETERS
-        held.add(0 if loose else safetensors.parameters(tensor, names, bits), tensor.bytes, tensor.dtype)
+        if files.kind == "gguf":
+            loose = gguf_config.part(tensor.name, 10**6, arch) in gguf_config.NO_PARAMETERS or gguf_config.scales(tensor.name, arch)
+        else:
+            loose = safetensors.part(tensor.name, 10**6) in safetensors.NO_PARAMETERS
+        params = tensor.elements if files.kind == "gguf" else safetensors.parameters(tensor, names, bits)
+        held.add(0 if loose else params, tensor.bytes, tensor.dtype)
     total, warnings = _total({"whole": held}, (), files)
     return Answered(_in_files({"whole": held}, files, total), {}, warnings=tuple(warnings))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from llmcalc import data
-from llmcalc.errors import SourceError, UsageError, printable
+from llmcalc.errors import ConfigError, SourceError, UsageError, printable
 from llmcalc.files import Blob, Files
 from llmcalc.sources.bundled import base_model
 from llmcalc.sources.content import config_of, json_object, quant_beside, read_bytes
@@ -16,10 +16,16 @@ from llmcalc.sources.source import CONFIG, PARAMS, Source
 
 
 def gguf_source(id: str, kind: str, revision: str | None, files: Files) -> Source:
-    """A source made from the header of a GGUF file."""
+    """A source made from the header of a GGUF file; what makes no model can still be counted."""
     from llmcalc import gguf_config
 
-    return Source(id, kind, revision, gguf_config.config(files), None, files.notes, {}, files)
+    try:
+        return Source(id, kind, revision, gguf_config.config(files), None, files.notes, {}, files)
+    except ConfigError as problem:
+        if not files.tensors:
+            raise
+        problem.hint = f"{problem.hint}; the command weights counts its bytes and parameters with `from_files`"
+        return Source(id, kind, revision, {}, None, files.notes, {}, files, problem)
 
 
 def _gguf_from_path(typed: str, path: Path) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from llmcalc.errors import ConfigError
 from llmcalc.files import Files
 
 WHAT = "model config"
@@ -39,3 +40,5 @@ class Source:
     """The `_llmcalc` block of a bundled file: source, date, published parameter count."""
     files: Files | None = None
     """The weight files, where the config was read from one (GGUF)."""
+    refused: ConfigError | None = None
+    """Why such files make no config: they are there, and can be counted, all the same."""
