@@ -289,9 +289,15 @@ def _fail(args: list[str], command: str | None, code: str, message: str, hint: s
     if code == "system" or not text:
         _no_stdout()
     with suppress(OSError):
-        sys.stderr.write(encodable(text, getattr(sys.stderr, "encoding", None)))
+        sys.stderr.write(_coloured(encodable(text, getattr(sys.stderr, "encoding", None))))
         sys.stderr.flush()
     return status
+
+
+def _coloured(text: str) -> str:
+    """An error's first word in red, where the terminal has colours and nobody minds (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return text if plain else text.replace("Error:", "\x1b[31mError:\x1b[0m", 1)
 
 
 def _no_stdout() -> None:

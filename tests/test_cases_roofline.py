@@ -123,7 +123,7 @@ def test_uc072_what_does_not_fit_is_refused(capsys: pytest.CaptureFixture[str]) 
     assert answer["results"]["max_batch"] == answer["results"]["kv_capacity_tokens"] == answer["results"]["max_ctx_tokens"] == 0
     assert main(["decode", *asked, "--offline"]) == 0
     out, err = capsys.readouterr()
-    assert "DOES NOT FIT" in out.splitlines()[0] and "if there were memory for it" in out and err.startswith("Warning: does not fit")
+    assert "does not fit" in out.splitlines()[0] and "if there were memory for it" in out and err.startswith("Warning: does not fit")
 
 
 def test_a_batch_that_does_not_fit_is_told_what_would(capsys: pytest.CaptureFixture[str]) -> None:

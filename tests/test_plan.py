@@ -374,7 +374,7 @@ def test_usage(change: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ASKED, "--max-tpot", "100us", "--check"]) == 3
-    assert "NO DEPLOYMENT" in capsys.readouterr().out
+    assert "no deployment" in capsys.readouterr().out
 
 
 def test_a_full_replica_is_one_that_the_simulation_fills() -> None:
@@ -408,9 +408,9 @@ def test_a_layout_that_costs_the_same_and_is_faster_is_named(capsys: pytest.Capt
 def test_without_a_limit_none_is_said_to_be_missed(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["plan", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--tp", "3", "--rate", "1", "--prompt", "1k", "--output-tokens", "10"]
     assert main(asked) == 0
-    assert "NO DEPLOYMENT SERVES THIS" in capsys.readouterr().out
+    assert "no deployment serves this" in capsys.readouterr().out
     assert main([*asked, "--max-tpot", "1s"]) == 0
-    assert "NO DEPLOYMENT MEETS THE LIMITS" in capsys.readouterr().out
+    assert "no deployment meets the limits" in capsys.readouterr().out
 
 
 def test_the_expected_highest_rate_is_that_of_the_accuracy_rows(capsys: pytest.CaptureFixture[str]) -> None:

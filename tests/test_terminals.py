@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from llmcalc import cli
 from llmcalc.cli import main
-from llmcalc.commands import COMMANDS, common
+from llmcalc.commands import COMMANDS, common, waiting
 from llmcalc.quiz import review
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -207,6 +207,25 @@ def test_a_pipe_gets_colour_only_when_forced() -> None:
     line = ["kv", "-m", "Qwen/Qwen3-8B"]
     assert b"\x1b[" not in spawn(*line, env={**os.environ, "TERM": "xterm-256color"}).stdout
     assert b"\x1b[" in spawn(*line, env={**os.environ, "TERM": "xterm-256color", "FORCE_COLOR": "1"}).stdout
+
+
+def test_a_verdict_has_a_colour_beside_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for device, words, colour in (("h100-sxm", "fits", 32), ("rtx-4090", "does not fit", 31)):
+        out, _ = shown(f"fit -m Qwen/Qwen3-32B -d {device}", monkeypatch, 80)
+        assert f"\x1b[1;{colour}m{words}\x1b[0m" in out.splitlines()[0]
+
+
+def test_a_long_run_says_that_it_works_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Terminal()
+    monkeypatch.setattr(waiting, "QUIET", 0.01)
+    monkeypatch.setattr(waiting, "_watched", lambda: True)
+    monkeypatch.setattr(sys, "stderr", said)
+    with waiting.shown():
+        time.sleep(0.1)
+        waiting.over()
+        before = said.getvalue()
+        time.sleep(0.05)
+    assert re.fullmatch(r"(\rworking: \d+ s)+\r\x1b\[K", before) and said.getvalue() == before
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -12,7 +12,7 @@ import typer
 from llmcalc import data, present, units
 from llmcalc.api import deploy, load_model, of_source
 from llmcalc.architecture import Model
-from llmcalc.commands import options, parse, spoken
+from llmcalc.commands import options, parse, spoken, waiting
 from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Pooled, Running, Stored, Whence, Wires, Work
 from llmcalc.commands.purse import Purse, purse
 from llmcalc.engines import ENGINES
@@ -312,6 +312,7 @@ def say(report: present.Report, out: File, *, check: bool = False) -> None:
     if output is None and chosen in present.PICTURES:
         raise UsageError("bad-value", f"a picture ({chosen}) is written to a file", f"give one with --output front.{chosen}")
     made = present.render(report, chosen)
+    waiting.over()
     if output is None:
         write(str(made))
     else:

@@ -66,7 +66,7 @@ def cost(
     cost_range, time_range = c.between(r, "expected_usd_per_million_output_tokens", "usd"), c.between(r, "expected_step_time", "s")
     report = Report(
         command="cost",
-        title=f"Cost of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
+        title=f"Cost of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": does not fit"),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
         inputs={

@@ -66,7 +66,7 @@ def decode(which: o.ModelChoice, place: o.Placement, work: o.Work, others: Other
     )
     report = Report(
         command="decode",
-        title=f"Decode step of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": DOES NOT FIT"),
+        title=f"Decode step of {found.id} on {plan.ranks} × {plan.device.id}" + ("" if verdict else ": does not fit"),
         model=c.model_header(found),
         hardware=c.hardware_header(plan),
         inputs={

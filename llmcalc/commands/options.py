@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, Self, TypeVar, overload
 import typer
 
 from llmcalc import present, units
-from llmcalc.commands import completion, parse
+from llmcalc.commands import completion, parse, waiting
 from llmcalc.errors import UsageError
 
 T = TypeVar("T")
@@ -577,7 +577,8 @@ def command(function: Callable[..., None], also: tuple[type[Group], ...] = ESTIM
         idle = tuple(group(**{name: given.pop(name) for name in names}) for group, names in hidden.items())
         running, beside = _running.set((function.__name__, tuple(groups.values()), idle)), parse.beside.set(())
         try:
-            function(**groups, **given)
+            with waiting.shown():
+                function(**groups, **given)
         finally:
             _running.reset(running)
             parse.beside.reset(beside)

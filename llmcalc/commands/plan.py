@@ -337,7 +337,7 @@ def _absent(r: planned.Plan) -> tuple[tuple[str, str], ...]:
 def _chosen(r: planned.Plan, *, limited: bool) -> str:
     """The answer in a line."""
     if r.devices is None:
-        return "NO DEPLOYMENT MEETS THE LIMITS" if limited else "NO DEPLOYMENT SERVES THIS"
+        return "no deployment meets the limits" if limited else "no deployment serves this"
     many = r.replicas or 1
     ranks = " ".join(f"{name} {r[name]}" for name in ("tp", "pp", "dp") if (r.get(name) or 1) > 1)
     laid = [f"in {many} replicas" if many > 1 else "", f"{'of ' if many > 1 else ''}{ranks}" if ranks else ""]

@@ -13,7 +13,7 @@ import typer
 
 from llmcalc import quiz
 from llmcalc.commands import common as c
-from llmcalc.commands import completion, parse, spoken
+from llmcalc.commands import completion, parse, spoken, waiting
 from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
@@ -108,6 +108,7 @@ def quiz_command(asking: Asking, out: o.File) -> None:
         if output is not None:
             raise UsageError("bad-value", "a sitting cannot be written to a file", "end the file in .md for a worksheet, or in .json")
         quiz.chosen(topic, grade)  # a bad topic is said before anything is asked
+        waiting.over()
         _sit(asked, inputs, limit, warnings, interview=asking.timed)
         return
     found = list(asked)

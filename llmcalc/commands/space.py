@@ -13,7 +13,7 @@ from llmcalc import engines, units
 from llmcalc.answers import Aside
 from llmcalc.architecture import Model
 from llmcalc.commands import options as o
-from llmcalc.commands import parse
+from llmcalc.commands import parse, waiting
 from llmcalc.commands.purse import Purse
 from llmcalc.engines import Engine
 from llmcalc.errors import UsageError, printable
@@ -272,6 +272,8 @@ class Progress:
         now = time.monotonic()
         if now - self.start < 1 or now - self.last < 0.1 or not sys.stderr.isatty():
             return
+        if not self.shown:
+            waiting.over()
         self.last, self.shown = now, True
         filled = round(20 * done / everything)
         sys.stderr.write(f"\r[{'#' * filled:<20}] {points:,} points, {points / (now - self.start):,.0f}/s ")

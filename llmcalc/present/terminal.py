@@ -122,7 +122,10 @@ def _steps(full: Sequence[int], loose: Sequence[int], canvas: int) -> Iterator[t
 
 def _head(report: Report, width: int) -> Iterator[Text]:
     """The verdict, what it is of, and what belongs to the result."""
-    yield Text(printable(report.title, 200), style="bold")
+    title = Text(printable(report.title, 200), style="bold")
+    if report.verdict is not None and not report.rows_first and ": " in title.plain:
+        title.stylize("green" if report.verdict else "red", title.plain.rindex(": ") + 2)
+    yield title
     lines = report.header
     if _is_screen() and any(" · " in line for line in lines):
         lines = tuple(_flowed(" · ".join(lines).split(" · "), width))
