@@ -147,6 +147,10 @@ def bundle(
     short = trim(whole)
     if quant and not any(isinstance(short.get(key), Mapping) for key in QUANT):
         short["quantization_config"] = _beside(quant)
+    elif quant and isinstance(short.get("quantization_config"), Mapping):
+        # What the file beside alone says of the cache: a reader of the repository takes both.
+        beside = {key: value for key, value in _beside(quant).items() if key == "kv_cache_quant_algo"}
+        short["quantization_config"] = beside | short["quantization_config"]
     differs = same(model.read(whole), model.read(short))
     if differs:
         raise ValueError(f"{id}: the trimmed config differs in {', '.join(differs)}")

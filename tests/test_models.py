@@ -26,6 +26,7 @@ NOTES = (
     "cross-attention",
     "no image counted: ",
     "a prompt is counted through ",
+    "DeepSeek's code keeps ",
 )
 
 

@@ -602,6 +602,6 @@ def deepseek_v41(c: Config) -> Stack:
         mlps,
         per_layer=lambda layer: mix + tables.get(layer, ()),
         mtp=tuple(weight._replace(part="mtp") for weight in ahead),
-        notes=(said,) if last < c.layers else (),
+        notes=(said, "DeepSeek's code keeps this model's entries in 4 bits: `kv_dtype=nvfp4`") if last < c.layers else (),
         buffers=(("balancing bias", c.layers * mixture.experts, 4),),
     )
