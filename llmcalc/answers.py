@@ -102,11 +102,14 @@ def words(kind: type[Answer]) -> dict[str, Words]:
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=True, field_specifiers=(field,))
-def answer(*commands: str, rows: bool = False) -> Callable[[type[A]], type[A]]:
-    """Make a class of `field`s the answer of commands, or what their rows are. 'models list' is a command, too."""
+def answer(*commands: str, rows: bool = False, part: bool = False) -> Callable[[type[A]], type[A]]:
+    """Make a class of `field`s the answer of commands, or what their rows are. 'models list' is a command, too.
+
+    `part`: fields that several answers inherit, beside others; the last base's come first.
+    """
 
     def wrap(kind: type[A]) -> type[A]:
-        made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
+        made = dataclasses.dataclass(frozen=True, slots=not part, kw_only=True)(kind)  # of two bases, one may have slots
         for command in commands:
             (ROWS if rows else RESULTS).setdefault(command, []).append(made)
         return made

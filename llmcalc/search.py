@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from llmcalc.answers import ABSENT, words
 from llmcalc.architecture import Model
 from llmcalc.engines import ENGINES, Engine
 from llmcalc.estimate import capacity, cost, counts, layout, memory, rates, step, talk, terms, ways
@@ -22,6 +23,7 @@ from llmcalc.formats import Format
 from llmcalc.formulas import money, time
 from llmcalc.hardware import PRICE_ORDER, Device
 from llmcalc.plan import Deployment, Workload
+from llmcalc.points import Compared, Point
 from llmcalc.units import seconds, size, usd
 
 Array = Any  # numpy arrays; the estimates take them where they take numbers
@@ -309,7 +311,7 @@ def ttft(space: Space, plan: Deployment) -> Any:
     return step.ends(step.ttft(space.model, plan, space.prompt, method=space.method))[0]
 
 
-def holds_at_high(space: Space, row: dict[str, Any], tpot_s: float | None, ttft_s: float | None = None) -> bool | None:
+def holds_at_high(space: Space, row: Mapping[str, Any], tpot_s: float | None, ttft_s: float | None = None) -> bool | None:
     """Whether the limits hold at the slow end of the range, too; None without a limit or, in another method, a range."""
     if space.method != "expected" or (tpot_s is None and ttft_s is None) or row["tpot_s"] is None:
         return None
@@ -556,45 +558,22 @@ def trace(found: Found, place: Place) -> tuple[Deployment, Candidate, int]:
     return replace(rack.plan, device=one.device), one, place.batch
 
 
-def row(space: Space, plan: Deployment, one: Candidate, batch: int) -> dict[str, Any]:
-    """One operating point in the contract's keys, estimated by itself."""
+def row(space: Space, plan: Deployment, one: Candidate, batch: int) -> Point:
+    """One operating point, estimated by itself."""
     return _row(space, plan, one, batch, readings(space, plan, one.usd_per_hour, batch))
 
 
-def _row(space: Space, plan: Deployment, one: Candidate, batch: int, value: Mapping[str, Any]) -> dict[str, Any]:
-    return (
-        {
-            "hardware": plan.device.id,
-            "count": plan.ranks,
-            "tp": plan.tp,
-            "weights": plan.weights.name,
-            "kv_dtype": plan.kv.name,
-            "batch": batch,
-            "tpot_s": value["tpot_s"],
-            "tokens_per_s_per_user": value["tokens_per_s_per_user"],
-            "tokens_per_s_per_device": value["tokens_per_s_per_device"],
-            "usd_per_million_output_tokens": value.get("usd_per_million_output_tokens"),
-            "tokens_per_s": value["tokens_per_s"],
-            "usd_per_hour": value.get("usd_per_hour"),
-            "energy_joules_per_token": value.get("energy_joules_per_token"),
-            "ttft_s": value["ttft_s"],
-            "bound": terms.bound({key: Figure(key, value[key]) for key in TERMS}, space.method),
-            "price_date": one.price_date,
-        }
-        | {key: value.get(key) for key in BESIDE}
-        | {"holds_at_high": None}
-    )
+def _row(space: Space, plan: Deployment, one: Candidate, batch: int, value: Mapping[str, Any]) -> Point:
+    bound = terms.bound({key: Figure(key, value[key]) for key in TERMS}, space.method)
+    place = {"hardware": plan.device.id, "count": plan.ranks, "tp": plan.tp, "weights": plan.weights.name, "kv_dtype": plan.kv.name}
+    said = {"batch": batch, "bound": bound, "price_date": one.price_date, "holds_at_high": None, "marks": ABSENT}
+    found: dict[str, Any] = {key: value.get(key) for key in words(Point)} | place | said
+    return Point(**found)
 
 
-BESIDE = (
-    *(f"expected_tpot{end}_s" for end in step.ENDS), "expected_usd_per_million_output_tokens", "napkin_tpot_s",
-    "napkin_usd_per_million_output_tokens", "napkin_ttft_s", *(f"expected_ttft{end}_s" for end in step.ENDS),
-)  # fmt: skip
-
-
-def front_rows(space: Space, found: Found) -> list[dict[str, Any]]:
+def front_rows(space: Space, found: Found) -> list[Point]:
     """The front, fastest first. It has few deployments, and each is estimated at all its batches at once."""
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, Point] = {}
     deployments: dict[tuple[int, int], list[int]] = {}
     for index, (rack, member, _) in enumerate(found.front.places):
         deployments.setdefault((int(rack), int(member)), []).append(index)
@@ -608,64 +587,64 @@ def front_rows(space: Space, found: Found) -> list[dict[str, Any]]:
     return [rows[index] for index in range(len(rows))]
 
 
-def dominating(rows: Iterable[dict[str, Any]], named: dict[str, Any], x: Axis, y: Axis) -> dict[str, Any] | None:
+def dominating(rows: Iterable[Point], named: Point, x: Axis, y: Axis) -> Point | None:
     """The best in y of the front's points that are at least as good as the named one in both, and better in one; None if none is."""
 
-    def better(other: dict[str, Any]) -> bool:
+    def better(other: Point) -> bool:
         pairs = [(sign * other[axis.key], sign * named[axis.key]) for axis in (x, y) for sign in [1 if axis.less else -1]]
         return all(theirs <= own for theirs, own in pairs) and any(theirs < own for theirs, own in pairs)
 
     if named[x.key] is None or named[y.key] is None:
         return None
     beating = [other for other in rows if better(other)]
-    return min(beating, key=lambda other: other[y.key] if y.less else -other[y.key], default=None)
+    return min(beating, key=lambda other: float(other[y.key]) * (1 if y.less else -1), default=None)
 
 
 # ---- compare --------------------------------------------------------------------------------------------------------------
 
 
-def compare(space: Space, batch: int | None, max_tpot_s: float | None) -> list[dict[str, Any]]:
+def compare(space: Space, batch: int | None, max_tpot_s: float | None) -> list[Compared]:
     """One row per candidate: at that batch, or at the largest within the limit, or the largest that fits.
 
     Of several counts, a candidate gets the first that holds it.
     """
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Compared] = {}
     names = [f"{index} {one.device.id}" for index, one in enumerate(space.candidates)]
     for tp in sorted({count for one in space.candidates for count in one.counts}):
-        left = {id(one): name for name, one in zip(names, space.candidates, strict=True) if not rows.get(name, {}).get("fits")}
+        left = {id(one): name for name, one in zip(names, space.candidates, strict=True) if name not in rows or not rows[name].fits}
         alone = tuple(replace(one, counts=(tp,)) for one in space.candidates if id(one) in left and tp in one.counts)
         which = [left[id(one)] for one in space.candidates if id(one) in left and tp in one.counts]
         by_id = {id(one): name for name, one in zip(which, alone, strict=True)}
         for rack in racks(replace(space, candidates=alone)):
             for one, found in zip(rack.members, _compared(space, rack, batch, max_tpot_s), strict=True):
                 name = by_id[id(one)]
-                if found["fits"] or name not in rows:
+                if found.fits or name not in rows:
                     rows[name] = found
     return [rows.get(name) or _impossible(space, one) for name, one in zip(names, space.candidates, strict=True)]
 
 
-def _impossible(space: Space, one: Candidate) -> dict[str, Any]:
+def _impossible(space: Space, one: Candidate) -> Compared:
     tp = one.counts[0] if one.counts else 1
     why = obstacle(space, one, space.weights[0], tp) or "no number of them can hold the model"
     unknown = capacity_unknown(space, one.device)
-    return _blank(one, tp) | {"fits": None if unknown else False, "why": why}
+    return Compared(**_blank(space, one, tp) | {"fits": None if unknown else False, "why": why})
 
 
-def _blank(one: Candidate, tp: int) -> dict[str, Any]:
-    empty: dict[str, Any] = dict.fromkeys(COMPARED)
+def _blank(space: Space, one: Candidate, tp: int) -> dict[str, Any]:
+    """The fields of a row of which nothing is estimated yet."""
+    empty: dict[str, Any] = dict.fromkeys(words(Compared))
     return empty | {
+        "model": space.model.id,
         "hardware": one.device.id,
         "count": tp,
         "usd_per_hour": None if one.usd_per_hour is None else one.usd_per_hour * tp,
         "price_date": one.price_date,
+        "ctx_tokens": space.ctx,
+        "weights": space.weights[0].name,
+        "kv_dtype": space.kvs[0].name,
     }
 
 
-COMPARED = (
-    "hardware", "count", "fits", "max_batch", "batch", "tpot_s", "tokens_per_s_per_user", "tokens_per_s", "ttft_s",
-    "usd_per_million_output_tokens", "tokens_per_s_per_usd_hour", "why", "bound", "usd_per_hour", "price_date", "lacks_bytes",
-    *BESIDE, "holds_at_high",
-)  # fmt: skip
 BOUNDS = {"memory-weights": "reading weights", "memory-kv": "reading caches", "compute": "arithmetic", "communication": "communication"}
 
 
@@ -674,7 +653,7 @@ def _enough(plan: Deployment) -> str:
     return f"{plan.ranks} × would do" + ("" if own else ways.words(plan))
 
 
-def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) -> Iterator[dict[str, Any]]:
+def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) -> Iterator[Compared]:
     """The rows of one rack."""
     plan, most, number = rack.plan, rack.most, len(rack.members)
 
@@ -693,16 +672,16 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
     for index, one in enumerate(rack.members):
         value = {key: column[index] for key, column in table.items()}
         mine, largest = int(chosen[index]), int(most[index])
-        found = _blank(one, plan.ranks) | {"max_batch": largest, "batch": max(mine, 1), "fits": largest >= max(mine, 1)}
+        found = _blank(space, one, plan.ranks) | {"max_batch": largest, "batch": max(mine, 1), "fits": largest >= max(mine, 1)}
         bound = terms.bound({key: Figure(key, value[key]) for key in TERMS}, space.method)
         if not found["fits"]:
             single = replace(plan, device=one.device)
             need = float(held["weight_bytes"][index] + max(mine, 1) * held["kv_bytes_per_sequence"][index])
             lacks, more = need - float(held["usable_bytes"][index]), ways.smallest(space.model, single, Workload(space.ctx, max(mine, 1)))
             found |= {"lacks_bytes": round(lacks), "why": f"lacks {size(lacks)}" + (f"; {_enough(more)}" if more else "")}
-            yield found
+            yield Compared(**found)
             continue
-        found |= {key: value.get(key) for key in COMPARED if key in value}
+        found |= {key: value[key] for key in found if key in value}
         found |= {"bound": bound, "holds_at_high": holds_at_high(space, found, limit)}
         if batch is not None:
             missed = limit is not None and value["tpot_s"] > limit
@@ -712,7 +691,7 @@ def _compared(space: Space, rack: Rack, batch: int | None, limit: float | None) 
             found |= dict.fromkeys(key for key in found if "usd_per_million" in key or key in ("tokens_per_s", "tokens_per_s_per_usd_hour"))
         else:
             found["why"] = "memory is full" if mine == largest else "the TPOT limit"
-        yield found
+        yield Compared(**found)
 
 
 def _column(value: Any, number: int) -> list[Any]:

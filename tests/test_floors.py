@@ -26,7 +26,7 @@ FLOORS: list[set[str]] = [
     {"plan"},
     {"estimate"},
     {"api"},
-    {"measured"},
+    {"measured", "points"},
     {"search", "rank", "quiz", "accuracy"},
     {"own"},
     {"present"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +17,8 @@ from llmcalc.commands import space as s
 from llmcalc.commands.purse import Purse, purse
 from llmcalc.errors import UsageError, printable
 from llmcalc.figures import Figure
-from llmcalc.present import Axis, Chart, Column, Fact, Mark, Report, Series, shown
+from llmcalc.points import Front, FrontPoint, Named, Point
+from llmcalc.present import Axis, Chart, Mark, Report, Series, columns, facts, shown
 
 if TYPE_CHECKING:
     from llmcalc import search
@@ -39,27 +40,6 @@ LABELS = {
     "tokens_per_s_per_device": Axis("tokens_per_s_per_device", "tokens/s per device", "tokens/s"),
     "energy_joules_per_token": Axis("energy_joules_per_token", "joules per token", "J"),
 }
-COLUMNS = (
-    Column("hardware", "device"),
-    Column("count", "count", rank=2),
-    Column("tp", "tp", shown=False),
-    Column("weights", "weights", rank=3),
-    Column("kv_dtype", "KV", rank=4),
-    Column("batch", "batch"),
-    Column("tpot_s", "TPOT", "s"),
-    *s.READINGS,
-    Column("holds_at_high", "holds at the slow end", shown=False),
-    Column("tokens_per_s_per_user", "tok/s/user", "tokens/s", rank=6),
-    Column("tokens_per_s_per_device", "tok/s/device", "tokens/s", rank=7),
-    Column("usd_per_million_output_tokens", "$/1M out", "usd", bar=True),
-    Column("tokens_per_s", "tok/s", "tokens/s", rank=9),
-    Column("usd_per_hour", "$/h", "usd/h", rank=8),
-    Column("energy_joules_per_token", "J/token", "J", rank=10),
-    Column("ttft_s", "TTFT", "s", rank=11),
-    Column("bound", "bound", rank=12),
-    Column("price_date", "priced", rank=13),
-    Column("marks", "", rank=1),
-)
 READABLE = 14
 """Rows of a front that a terminal shows."""
 DRAWN = 160
@@ -68,7 +48,7 @@ OWN_FRONTS = 12
 """Up to so many devices, a picture shows each one's own front."""
 
 
-class Searched(o.Group):
+class Searches(o.Group):
     """At which context, and what is said of the front."""
 
     section = "Workload"
@@ -98,10 +78,18 @@ class Limited(o.Group):
     budget = o.option(None, "--budget", metavar="USD", read=s.most("usd/h"), help="Most USD per hour for all devices.")
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Whether an answer explains itself and has a picture."""
+
+    explain: bool = False
+    drawn: bool = True
+
+
 def pareto(
     which: o.ModelChoice,
     place: s.Racks,
-    work: Searched,
+    work: Searches,
     limit: Limited,
     money: o.Money,
     by: o.Deciding,
@@ -110,70 +98,58 @@ def pareto(
 ) -> None:
     """The Pareto front of speed against cost, and the cheapest point within the limits."""
     drawn = present.carries(out.chosen()).chart
-    c.say(reported(c.chosen(which), place, work, limit, money, by, run, explain=out.explain, drawn=drawn), out)
+    c.say(reported(c.chosen(which), place, work, limit, money, by, run, Shown(out.explain, drawn)), out)
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """What is searched for, and what of it is shown."""
+
+    space: search.Space
+    x: search.Axis
+    y: search.Axis
+    limits: search.Limits
+    marks: dict[str, float]
+    """TPOT by name."""
+    single: tuple[bool, bool, bool]
+    """Of weight formats, of KV formats and of each device, there is one alone."""
+    owned: Purse
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What the space holds."""
+
+    swept: search.Found
+    rows: list[Point]
+    best: Point | None
+    marked: dict[str, Point | None]
+    labelled: dict[str, Point | None]
+    """The marked ones, and what was chosen where there is a limit."""
 
 
 def reported(
-    found: Model,
-    place: s.Racks,
-    work: Searched,
-    limit: Limited,
-    money: o.Money,
-    by: o.Reading,
-    run: o.Running,
-    *,
-    explain: bool = False,
-    drawn: bool = True,
+    found: Model, place: s.Racks, work: Searches, limit: Limited, money: o.Money, by: o.Reading, run: o.Running, shown: Shown
 ) -> Report:
     """The answer, with its derivation and its picture where they are asked for."""
-    from llmcalc import search
-
-    place.check("pareto")
-    method, tp = by.method, place.tp
-    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
-    across, up = _axis(work.x, search.X_AXES, "x"), _axis(work.y, search.Y_AXES, "y")
-    limits = search.Limits(limit.max_tpot, limit.max_ttft, limit.min_tokens_per_s, limit.budget)
-    asked = _marks(work.mark or [])
-    devices = s.devices(place.hardware)
-    owned = purse(money, (device for _, device in devices))
-    chosen = s.candidates(found, devices, tp, owned)
-    s.check_ranks(found, chosen)
-    space = s.space(found, chosen, tokens, place, work.prompt, method, run)
-    progress = s.Progress()
-    swept = search.sweep(space, across, up, limits, asked, progress)
-    progress.close()
-    rows = search.front_rows(space, swept)
-    best = search.row(space, *search.trace(swept, swept.chosen[2])) if swept.chosen else None
-    marked = {name: search.row(space, *search.trace(swept, swept.marks[name][2])) if name in swept.marks else None for name in asked}
-    named = [_named(space, text, rows, across, up, owned) for text in work.point or []]
-    labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
-    held = [(row, limits.tpot_s) for row in (*rows, best)] + [(marked[name], tpot_s) for name, tpot_s in asked.items()]
-    for each, tpot_s in held:
-        if each is not None:
-            each["holds_at_high"] = search.holds_at_high(space, each, tpot_s, limits.ttft_s)
-    for row in rows:
-        row["marks"] = ", ".join(name for name, other in labelled.items() if other is not None and _same(row, other))
-    warnings = list(_warnings(space, swept, rows, best, limits, marked, asked, up))
-    figures: dict[str, Figure] = {}
-    if best is not None and swept.chosen is not None and explain:
-        plan, one, batch = search.trace(swept, swept.chosen[2])
-        worked = search.point(space, plan, one.usd_per_hour, batch)
-        figures = {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
-    remarks = tuple(_remarks(best, labelled, limits, asked)) + tuple(each["why"] for each in named)
-    count = len(space.candidates)
-    drawn = drawn and bool(rows) and all(row[axis.key] > 0 for row in rows for axis in (across, up))  # logarithmic axes
+    asked, assumed = _asked(found, place, work, limit, money, by, run)
+    space, limits, across, up = asked.space, asked.limits, asked.x, asked.y
+    seen = _searched(asked)
+    rows, best = seen.rows, seen.best
+    named = tuple(_named(asked, text, rows) for text in work.point or [])
+    drawn = shown.drawn and bool(rows) and all(row[axis.key] > 0 for row in rows for axis in (across, up))  # logarithmic axes
     return Report(
         command="pareto",
         title=f"{found.id}: {LABELS[up.key].label} against {LABELS[across.key].label}",
         model=c.model_header(found),
         inputs={
-            "hardware": [one.device.id for one in chosen],
-            "ctx_tokens": tokens,
+            "hardware": [one.device.id for one in space.candidates],
+            "ctx_tokens": space.ctx,
             "prompt_tokens": space.prompt,
             "weights": [each.name for each in space.weights],
             "kv_dtype": [each.name for each in space.kvs],
-            "tp": sorted({number for one in chosen for number in one.counts}),
-            "method": method,
+            "tp": sorted({number for one in space.candidates for number in one.counts}),
+            "method": space.method,
             "engine": space.engine.name,
             "max_tpot_s": limits.tpot_s,
             "max_ttft_s": limits.ttft_s,
@@ -184,32 +160,78 @@ def reported(
         },
         header=(
             c.model_line(found),
-            f"ctx {tokens:,} tokens · {c.counted(count, 'device')} · {method}",
-            f"{swept.evaluated:,} points that fit, {len(rows):,} on the front",
+            f"ctx {space.ctx:,} tokens · {c.counted(len(space.candidates), 'device')} · {space.method}",
+            f"{seen.swept.evaluated:,} points that fit, {len(rows):,} on the front",
         ),
-        facts=(
-            Fact("points_evaluated", "points", swept.evaluated, shown=False),
-            Fact("points_on_front", "on the front", len(rows), shown=False),
-            Fact("chosen", "chosen", best, shown=False),
-            Fact("marks", "marks", marked, shown=False),
-            Fact("named", "named", named, shown=False),
-        ),
-        columns=s.of_method(COLUMNS, method),
-        rows=tuple(rows),
-        assumptions=(
-            *assumed,
-            *c.variants(one.device for one in chosen),
-            *_assumptions(space, labelled, rows, tp, search.unmeasured(space, chosen)),
-        ),
-        warnings=tuple(warnings),
-        figures=figures,
+        facts=facts(Front(points_evaluated=seen.swept.evaluated, points_on_front=len(rows), chosen=best, marks=seen.marked, named=named)),
+        columns=columns(FrontPoint, **s.repeated(space.method)),
+        rows=tuple(FrontPoint(**row) for row in rows),
+        assumptions=(*assumed, *c.variants(one.device for one in space.candidates), *_assumptions(asked, seen)),
+        warnings=tuple(_warnings(asked, seen)),
+        figures=_worked(asked, seen) if shown.explain else {},
         verdict=best is not None,
-        remarks=remarks,
+        remarks=(*_remarks(asked, seen), *(each.why for each in named)),
         rows_first=True,
         scan=True,
         brief=_brief(rows),
-        chart=_chart(space, rows, labelled, named, across, up) if drawn else None,
+        chart=_chart(asked, seen, named) if drawn else None,
     )
+
+
+def _asked(
+    found: Model, place: s.Racks, work: Searches, limit: Limited, money: o.Money, by: o.Reading, run: o.Running
+) -> tuple[Searching, tuple[str, ...]]:
+    """What the options ask for, and what was assumed of it. Errors: bad-value, bad-layout, and those of reading devices and formats."""
+    from llmcalc import search
+
+    place.check("pareto")
+    tokens, assumed = c.context(found, work.ctx, at_most=c.DEFAULT_CTX)
+    across, up = _axis(work.x, search.X_AXES, "x"), _axis(work.y, search.Y_AXES, "y")
+    limits = search.Limits(limit.max_tpot, limit.max_ttft, limit.min_tokens_per_s, limit.budget)
+    marks = _marks(work.mark or [])
+    devices = s.devices(place.hardware)
+    owned = purse(money, (device for _, device in devices))
+    chosen = s.candidates(found, devices, place.tp, owned)
+    s.check_ranks(found, chosen)
+    space = s.space(found, chosen, tokens, place, work.prompt, by.method, run)
+    single = len(space.weights) == 1, len(space.kvs) == 1, place.tp is None and not any(one.exact for one in chosen)
+    return Searching(space, across, up, limits, marks, single, owned), assumed
+
+
+def _searched(asked: Searching) -> Searched:
+    """The front, what is chosen of it, and which of its points have a name."""
+    from llmcalc import search
+
+    space, limits = asked.space, asked.limits
+    progress = s.Progress()
+    swept = search.sweep(space, asked.x, asked.y, limits, asked.marks, progress)
+    progress.close()
+
+    def held(row: Point, tpot_s: float | None) -> Point:
+        return replace(row, holds_at_high=search.holds_at_high(space, row, tpot_s, limits.ttft_s))
+
+    def at(found: search.Best, tpot_s: float | None) -> Point:
+        return held(search.row(space, *search.trace(swept, found[2])), tpot_s)
+
+    best = at(swept.chosen, limits.tpot_s) if swept.chosen else None
+    marked = {name: at(swept.marks[name], limit) if name in swept.marks else None for name, limit in asked.marks.items()}
+    labelled = {"chosen": best if any(limit is not None for limit in _limits(limits)) else None, **marked}
+    rows = []
+    for row in search.front_rows(space, swept):
+        names = ", ".join(name for name, other in labelled.items() if other is not None and _same(row, other))
+        rows.append(replace(held(row, limits.tpot_s), marks=names))
+    return Searched(swept, rows, best, marked, labelled)
+
+
+def _worked(asked: Searching, seen: Searched) -> dict[str, Figure]:
+    """How the chosen point came about."""
+    from llmcalc import search
+
+    if seen.swept.chosen is None:
+        return {}
+    plan, one, batch = search.trace(seen.swept, seen.swept.chosen[2])
+    worked = search.point(asked.space, plan, one.usd_per_hour, batch)
+    return {key: worked[key] for key in ("tpot_s", "usd_per_million_output_tokens") if key in worked}
 
 
 def _axis(name: str, known: dict[str, search.Axis], option: str) -> search.Axis:
@@ -237,18 +259,18 @@ def _limits(limits: search.Limits) -> tuple[float | None, ...]:
 IDENTITY = ("hardware", "count", "weights", "kv_dtype", "batch")
 
 
-def _same(row: dict[str, Any], other: dict[str, Any]) -> bool:
+def _same(row: Point, other: Point) -> bool:
     return all(row[key] == other[key] for key in IDENTITY)
 
 
-def _in_words(row: dict[str, Any]) -> str:
-    return f"{row['count']} × {row['hardware']}, weights {row['weights']}, KV {row['kv_dtype']}, batch {row['batch']:,}"
+def _in_words(row: Point) -> str:
+    return f"{row.count} × {row.hardware}, weights {row.weights}, KV {row.kv_dtype}, batch {row.batch:,}"
 
 
-def _priced(row: dict[str, Any]) -> str:
-    usd = row["usd_per_million_output_tokens"]
-    slow = f"; up to {units.seconds(row['expected_tpot_high_s'])} at the slow end, over the limit" if row["holds_at_high"] is False else ""
-    return f"TPOT {units.seconds(row['tpot_s'])}" + ("" if usd is None else f" at {units.usd(usd)} per 1M tokens") + slow
+def _priced(row: Point) -> str:
+    usd, late = row.usd_per_million_output_tokens, row.expected_tpot_high_s
+    slow = f"; up to {units.seconds(late)} at the slow end, over the limit" if row.holds_at_high is False and late is not None else ""
+    return f"TPOT {units.seconds(row.tpot_s)}" + ("" if usd is None else f" at {units.usd(usd)} per 1M tokens") + slow
 
 
 def _limit_words(limits: search.Limits) -> str:
@@ -261,58 +283,48 @@ def _limit_words(limits: search.Limits) -> str:
     return ", ".join(filter(None, said))
 
 
-def _remarks(
-    best: dict[str, Any] | None, labelled: dict[str, dict[str, Any] | None], limits: search.Limits, asked: dict[str, float]
-) -> Iterator[str]:
-    if labelled["chosen"] is not None and best is not None:
-        yield f"cheapest with {_limit_words(limits)}: {_in_words(best)}: {_priced(best)}"
-    for name, limit in asked.items():
-        row = labelled[name]
+def _remarks(asked: Searching, seen: Searched) -> Iterator[str]:
+    if seen.labelled["chosen"] is not None and seen.best is not None:
+        yield f"cheapest with {_limit_words(asked.limits)}: {_in_words(seen.best)}: {_priced(seen.best)}"
+    for name, limit in asked.marks.items():
+        row = seen.labelled[name]
         if row is not None:
             yield f"{name} (TPOT ≤ {units.seconds(limit)}): {_in_words(row)}: {_priced(row)}"
 
 
-def _warnings(
-    space: search.Space,
-    swept: search.Found,
-    rows: list[dict[str, Any]],
-    best: dict[str, Any] | None,
-    limits: search.Limits,
-    marked: dict[str, dict[str, Any] | None],
-    asked: dict[str, float],
-    up: search.Axis,
-) -> Iterator[str]:
+def _warnings(asked: Searching, seen: Searched) -> Iterator[str]:
     from llmcalc import search
 
+    space, swept, limits, up = asked.space, seen.swept, asked.limits, asked.y
     held = {one.device.id for rack in swept.racks for one, most in zip(rack.members, rack.most, strict=True) if most > 0}
     out = [one for one in space.candidates if one.device.id not in held]
     if out:
         few = search.compare(replace(space, candidates=tuple(out[:4])), 1, None)
-        told = "; ".join(f"{row['hardware']} {row['why']}" for row in few)
+        told = "; ".join(f"{row.hardware} {row.why}" for row in few)
         yield f"{len(out)} of {c.counted(len(space.candidates), 'device')} cannot hold one sequence: {told}" + (
             "; …" if len(out) > 4 else ""
         )
     by_cost = up.key.startswith("usd")
     unpriced = sorted({one.device.id for one in space.candidates if one.usd_per_hour is None and one.device.id in held})
     if unpriced:
-        more = "; --y tokens_per_s_per_device needs none" if by_cost and not rows else ""
+        more = "; --y tokens_per_s_per_device needs none" if by_cost and not seen.rows else ""
         effect = "left out" if by_cost else "never chosen"
         yield f"no price is recorded for {_few(unpriced)}: {c.counted(len(unpriced), 'device')} {effect}; --price gives one{more}"
     unpowered = sorted({one.device.id for one in space.candidates if one.device.power_w is None})
     if unpowered and up.key.startswith("energy"):
         yield f"no power is recorded for {_few(unpowered)}: {c.counted(len(unpowered), 'device')} left out"
-    if best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
+    if seen.best is None and swept.closest is not None and any(value is not None for value in _limits(limits)):
         excess, place = swept.closest
         row = search.row(space, *search.trace(swept, place))
         if excess > 0:
             yield f"chosen: no point has {_limit_words(limits)}; the closest is {_in_words(row)}: {_misses(row, limits)}"
         else:
             yield f"chosen: {_in_words(row)} holds the limits, but nothing that does has a price"
-    elif best is None:
+    elif seen.best is None:
         yield "chosen: nothing that fits has a price" if held else "chosen: nothing fits"
-    for name, marked_row in marked.items():
-        if marked_row is None and held:
-            yield f"marks: nothing with a price has a TPOT of {units.seconds(asked[name])} or less for {name}"
+    for name, marked in seen.marked.items():
+        if marked is None and held:
+            yield f"marks: nothing with a price has a TPOT of {units.seconds(asked.marks[name])} or less for {name}"
     if space.model.towers is None:
         yield "the towers are not counted: their shape is not read"
     yield from s.beyond(space.model, space.ctx)
@@ -323,13 +335,13 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
 
-def _misses(row: dict[str, Any], limits: search.Limits) -> str:
+def _misses(row: Point, limits: search.Limits) -> str:
     """Which limits a row misses, and by how much."""
     pairs = (
-        ("TPOT", row["tpot_s"], limits.tpot_s, units.seconds, 1),
-        ("TTFT", row["ttft_s"], limits.ttft_s, units.seconds, 1),
-        ("tokens/s", row["tokens_per_s"], limits.tokens_per_s, units.number, -1),
-        ("USD per hour", row["usd_per_hour"], limits.usd_per_hour, units.usd, 1),
+        ("TPOT", row.tpot_s, limits.tpot_s, units.seconds, 1),
+        ("TTFT", row.ttft_s, limits.ttft_s, units.seconds, 1),
+        ("tokens/s", row.tokens_per_s, limits.tokens_per_s, units.number, -1),
+        ("USD per hour", row.usd_per_hour, limits.usd_per_hour, units.usd, 1),
     )
     said = []
     for name, value, limit, words, sign in pairs:
@@ -342,10 +354,10 @@ def _misses(row: dict[str, Any], limits: search.Limits) -> str:
     return "; ".join(said)
 
 
-def _assumptions(
-    space: search.Space, labelled: dict[str, dict[str, Any] | None], rows: list[dict[str, Any]], tp: str | None, lacking: list[str]
-) -> Iterator[str]:
-    single = [len(space.weights) == 1, len(space.kvs) == 1, tp is None and not any(one.exact for one in space.candidates)]
+def _assumptions(asked: Searching, seen: Searched) -> Iterator[str]:
+    from llmcalc import search
+
+    space, single = asked.space, asked.single
     if any(single):
         kept = [
             f"weights {space.weights[0].name}" if single[0] else "",
@@ -354,35 +366,34 @@ def _assumptions(
         ]
         wider = [option for option, alone in zip(("--weights all", "--kv-dtype all", "--tp all"), single, strict=True) if alone]
         yield f"only {', '.join(filter(None, kept))}: {', '.join(wider)} would widen the search"
-    named = {row["hardware"] for row in labelled.values() if row is not None} or {row["hardware"] for row in rows[-1:]}
+    named = {row.hardware for row in seen.labelled.values() if row is not None} or {row.hardware for row in seen.rows[-1:]}
     yield from dict.fromkeys(one.price for one in space.candidates if one.device.id in named and one.usd_per_hour is not None)
-    used = {row["hardware"] for row in rows}
+    used = {row.hardware for row in seen.rows}
     kinds = sorted({one.price_kind for one in space.candidates if one.device.id in used and one.price_kind})
     if len(kinds) > 1:
         yield f"prices of different kinds are compared: {', '.join(kinds)}"
     yield f"memory: {'nominal, decimal' if space.engine.nominal else 'as the driver reports it'} ({space.engine.name})"
     yield s.method_words(space.method)
-    yield from s.unmeasured(lacking)
+    yield from s.unmeasured(search.unmeasured(space, space.candidates))
 
 
-def _brief(rows: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+def _brief(rows: Sequence[Point]) -> tuple[int, ...]:
     """Rows to read: the ends, the marked ones, and some between."""
     if len(rows) <= READABLE:
         return ()
     step = (len(rows) - 1) / (READABLE - 1)
-    kept = {round(number * step) for number in range(READABLE)} | {index for index, row in enumerate(rows) if row["marks"]}
+    kept = {round(number * step) for number in range(READABLE)} | {index for index, row in enumerate(rows) if row.marks}
     return tuple(sorted(kept))
 
 
 # ---- a point that the user names --------------------------------------------------------------------------------------
 
 
-def _named(
-    space: search.Space, text: str, rows: list[dict[str, Any]], across: search.Axis, up: search.Axis, owned: Purse
-) -> dict[str, Any]:
+def _named(asked: Searching, text: str, rows: list[Point]) -> Named:
     """The named point, which point of the front dominates it, and why."""
     from llmcalc import hardware, search
 
+    space = asked.space
     settings = dict(part.split("=", 1) for part in text.replace(",", " ").split() if "=" in part)
     device_words = " ".join(part for part in text.replace(",", " ").split() if "=" not in part)
     unknown = [key for key in settings if key not in ("weights", "kv", "kv_dtype", "tp", "batch", "b")]
@@ -393,7 +404,7 @@ def _named(
         )
     count, name = hardware.parse_count(device_words)
     ranks = parse.whole_number(settings.get("tp", str(count)), "tp", most=8192)
-    device, usd = owned.of(hardware.load(name))
+    device, usd = asked.owned.of(hardware.load(name))
     one = search.candidate(device, (ranks,), True, usd)
     s.check_ranks(space.model, (one,))
     weights = s.weight_formats(space.model, settings["weights"], space.engine) if "weights" in settings else space.weights[:1]
@@ -405,19 +416,20 @@ def _named(
         raise UsageError("bad-value", f"point {printable(text, 60)!r}: {one.device.id} {reason}", "name another point")
     row = search.row(space, search.deployment(space, one.device, weights[0], kvs[0], ranks), one, batch)
     (compared,) = search.compare(replace(space, candidates=(one,), weights=weights, kvs=kvs), batch, None)
-    if not compared["fits"]:
-        return {**row, "fits": False, "on_front": False, "dominated_by": None, "why": f"{_in_words(row)} does not fit: {compared['why']}"}
-    if any(_same(other, row) for other in rows):
-        return {**row, "fits": True, "on_front": True, "dominated_by": None, "why": f"{_in_words(row)} is on the front: {_priced(row)}"}
-    winner = search.dominating(rows, row, across, up)
-    if winner is None:
-        value = row[up.key]
-        rest = f"it has no {LABELS[up.key].label}" if value is None else "no point of the front is as good in both"
-        return {**row, "fits": True, "on_front": False, "dominated_by": None, "why": f"{_in_words(row)}: {_priced(row)}; {rest}"}
-    return {**row, "fits": True, "on_front": False, "dominated_by": winner, "why": _why(row, winner, across, up)}
+    said, fits, on_front, winner = _in_words(row), compared.fits is True, False, None
+    if not fits:
+        why = f"{said} does not fit: {compared.why}"
+    elif any(_same(other, row) for other in rows):
+        why, on_front = f"{said} is on the front: {_priced(row)}", True
+    elif (winner := search.dominating(rows, row, asked.x, asked.y)) is not None:
+        why = _why(row, winner, asked.x, asked.y)
+    else:
+        rest = f"it has no {LABELS[asked.y.key].label}" if row[asked.y.key] is None else "no point of the front is as good in both"
+        why = f"{said}: {_priced(row)}; {rest}"
+    return Named(**row, fits=fits, on_front=on_front, dominated_by=winner, why=why)
 
 
-def _why(row: dict[str, Any], winner: dict[str, Any], across: search.Axis, up: search.Axis) -> str:
+def _why(row: Point, winner: Point, across: search.Axis, up: search.Axis) -> str:
     gains = []
     for axis in (across, up):
         label, unit = LABELS[axis.key].label, LABELS[axis.key].unit
@@ -434,18 +446,12 @@ def _why(row: dict[str, Any], winner: dict[str, Any], across: search.Axis, up: s
 # ---- the picture ------------------------------------------------------------------------------------------------------
 
 
-def _chart(
-    space: search.Space,
-    rows: list[dict[str, Any]],
-    labelled: dict[str, dict[str, Any] | None],
-    named: list[dict[str, Any]],
-    across: search.Axis,
-    up: search.Axis,
-) -> Chart:
+def _chart(asked: Searching, seen: Searched, named: tuple[Named, ...]) -> Chart:
     """The front, a series per device; of a few devices, each one's own front."""
     from llmcalc import search
 
-    by_device: dict[str, list[dict[str, Any]]] = {}
+    space, across, up = asked.space, asked.x, asked.y
+    by_device: dict[str, list[Point]] = {}
     if 1 < len(space.candidates) <= OWN_FRONTS:
         for one in space.candidates:
             alone = replace(space, candidates=(one,))
@@ -455,11 +461,11 @@ def _chart(
             label = f"{one.counts[0]}x {one.device.id}" if one.exact and one.counts[0] > 1 else one.device.id
             by_device[label] = points
     else:
-        for row in rows:
-            by_device.setdefault(row["hardware"], []).append(row)
+        for row in seen.rows:
+            by_device.setdefault(row.hardware, []).append(row)
     series = tuple(Series(name, tuple(_thinned(points, DRAWN))) for name, points in by_device.items() if points)
-    marks = [Mark(f"{name}: {_in_words(row)}", row[across.key], row[up.key]) for name, row in labelled.items() if row and row[up.key]]
-    marks += [Mark(f"named: {_in_words(row)}", row[across.key], row[up.key]) for row in named if row["fits"] and row[up.key]]
+    marks = [Mark(f"{name}: {_in_words(row)}", row[across.key], row[up.key]) for name, row in seen.labelled.items() if row and row[up.key]]
+    marks += [Mark(f"named: {_in_words(row)}", row[across.key], row[up.key]) for row in named if row.fits and row[up.key]]
     x, y = LABELS[across.key], LABELS[up.key]
     return Chart(f"{space.model.id}: {y.label} against {x.label}", x, y, series, tuple(marks))
 

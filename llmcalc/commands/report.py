@@ -79,11 +79,12 @@ def report(
     swept = pareto.reported(
         found,
         Racks(hardware=",".join(names), weights=place.weights, kv_dtype=place.kv_dtype, tp=place.words["tp"] or "all"),
-        pareto.Searched(ctx=str(_mean(made)), prompt=str(round(made.answer.inputs["mean_prompt_tokens"]))),
+        pareto.Searches(ctx=str(_mean(made)), prompt=str(round(made.answer.inputs["mean_prompt_tokens"]))),
         pareto.Limited(max_ttft=limits.words["max_ttft"], max_tpot=limits.words["max_tpot"]),
         running,
         o.Deciding(method=steps.words["method"] or "expected"),
         running,
+        pareto.Shown(),
     )
     near = _near(made.deployment.device)
     measured = {fact.key: fact.value for fact in near.facts}

@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmcalc import engines, units
@@ -20,7 +19,6 @@ from llmcalc.errors import UsageError, printable
 from llmcalc.estimate import memory
 from llmcalc.formats import Format
 from llmcalc.hardware import Device
-from llmcalc.present import Column
 
 if TYPE_CHECKING:
     from llmcalc.search import Candidate, Space
@@ -205,25 +203,11 @@ def beyond(model: Model, ctx: int) -> tuple[str, ...]:
 
 # ---- methods --------------------------------------------------------------------------------------------------------
 
-READINGS = (
-    Column("expected_tpot_s", "expected", "s", rank=3),
-    Column("expected_tpot_low_s", "expected, low", "s", shown=False),
-    Column("expected_tpot_high_s", "slow end", "s", rank=3),
-    Column("expected_usd_per_million_output_tokens", "$/1M expected", "usd", shown=False),
-    Column("napkin_tpot_s", "textbook", "s", rank=8),
-    Column("napkin_usd_per_million_output_tokens", "$/1M textbook", "usd", shown=False),
-    Column("napkin_ttft_s", "textbook TTFT", "s", shown=False),
-    Column("expected_ttft_s", "expected TTFT", "s", shown=False),
-    Column("expected_ttft_low_s", "expected TTFT, low", "s", shown=False),
-    Column("expected_ttft_high_s", "expected TTFT, high", "s", shown=False),
-)
-"""What stands in a row beside the method in force."""
 
-
-def of_method(columns: Iterable[Column], method: str) -> tuple[Column, ...]:
-    """The columns without the one that repeats the method in force; the range's slow end where it is that method's."""
+def repeated(method: str) -> dict[str, bool]:
+    """Which of the columns are hidden, because they repeat the method in force or are a range that is not its own."""
     hidden = {"expected": ("expected_tpot_s",), "napkin": ("napkin_tpot_s", "expected_tpot_high_s")}
-    return tuple(replace(each, shown=each.shown and each.key not in hidden.get(method, ())) for each in columns)
+    return dict.fromkeys(hidden.get(method, ()), False)
 
 
 def method_words(method: str) -> str:
