@@ -56,6 +56,8 @@ def deploy(
     pp: int = 1,
     ep: int = 1,
     dp: int = 1,
+    cp: int = 1,
+    dcp: int = 1,
     link: str | None = None,
     network: str | None = None,
     engine: str = "napkin",
@@ -71,7 +73,8 @@ def deploy(
 ) -> Deployment:
     """One replica of a model on a device. `Nx device` means N ranks, as the engine lays a model over them: a server cuts matrices,
     a desktop engine deals layers. With tp or pp, that many, and the rest of N tensor-parallel within each stage. With dp, so many
-    groups of tp ranks, each with sequences of its own, and the experts dealt over all of them. `further`: fields of Deployment.
+    groups of tp ranks, each with sequences of its own, and the experts dealt over all of them. With cp, so many groups of tp ranks
+    that share prompts and caches; with dcp, so many of the tp ranks share a cache by its tokens. `further`: fields of Deployment.
 
     Errors: UsageError (formats, layout, engine), ProfileError (device), ConfigError (a checkpoint's quantiser).
     """
@@ -84,7 +87,7 @@ def deploy(
     if block_tokens is not None:
         row = replace(row, block_tokens=block_tokens)
     if tp is None:
-        tp, pp = (count // (pp * dp), pp) if pp > 1 or ep > 1 or dp > 1 else row.layout(count)
+        tp, pp = (count // (pp * dp * cp), pp) if pp > 1 or ep > 1 or dp > 1 or cp > 1 or dcp > 1 else row.layout(count)
     if dp > 1:
         ep = _dealt(model, max(1, tp), dp, ep)
     plan = Deployment(
@@ -94,6 +97,8 @@ def deploy(
         tp=max(1, tp),
         pp=pp,
         ep=ep,
+        cp=cp,
+        dcp=dcp,
         engine=row,
         reserve_bytes=reserve_bytes,
         utilization=utilization,
@@ -105,7 +110,7 @@ def deploy(
         **further,
     )
     if count not in (1, plan.ranks):
-        layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups = {plan.ranks} ranks"
+        layout = f"tp {plan.tp} × pp {plan.pp} × {plan.dp} groups" + (f" × cp {cp}" if cp > 1 else "") + f" = {plan.ranks} ranks"
         raise UsageError("bad-layout", f"{count} devices cannot be {layout}", "leave the tensor-parallel degree out, or make it fit")
     return plan
 

@@ -43,7 +43,9 @@ class Deployment:
     """One replica of a model: `ranks` devices, in pp stages of tp ranks, dp such groups where experts need more.
 
     tp cuts every matrix; ep deals experts over tp × dp ranks, and where ep exceeds tp, attention runs data-parallel in
-    dp = ep / tp groups that each hold the dense weights once.
+    dp = ep / tp groups that each hold the dense weights once. cp × tp ranks share the tokens of a prompt and the cache of a
+    sequence: each tp group holds the dense weights, all of them together the experts. dcp of the tp ranks share a cache by its
+    tokens instead of holding it dcp times.
     """
 
     device: Device
@@ -52,6 +54,8 @@ class Deployment:
     tp: int = 1
     pp: int = 1
     ep: int = 1
+    cp: int = 1
+    dcp: int = 1
     engine: Engine = field(default_factory=lambda: ENGINES["napkin"])
     reserve_bytes: float = 0
     utilization: float | None = None
@@ -81,6 +85,8 @@ class Deployment:
     def __post_init__(self) -> None:
         if self.ep > 1 and max(self.ep, self.tp) % min(self.ep, self.tp):
             raise UsageError("bad-layout", f"ep {self.ep} and tp {self.tp} do not divide each other", "make one a multiple of the other")
+        if self.tp % self.dcp:
+            raise UsageError("bad-layout", f"dcp {self.dcp} does not divide tp {self.tp}", "give a `tp` that is a multiple of `dcp`")
 
     @property
     def dp(self) -> int:
@@ -90,7 +96,17 @@ class Deployment:
     @property
     def ranks(self) -> int:
         """Devices of one replica."""
-        return self.tp * self.dp * self.pp
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def holders(self) -> int:
+        """Ranks of a stage that hold a part of a sequence's cache."""
+        return self.tp * self.cp
+
+    @property
+    def spread(self) -> int:
+        """Ranks of a stage over which experts are dealt."""
+        return self.tp * self.cp * self.dp
 
     @property
     def share(self) -> float:

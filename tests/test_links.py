@@ -8,8 +8,9 @@ import pytest
 
 from llmcalc import api, hardware, links
 from llmcalc.errors import UsageError
-from llmcalc.estimate import collectives
+from llmcalc.estimate import capacity, collectives, layout, step
 from llmcalc.figures import Figure
+from llmcalc.plan import Workload
 
 KIB, MIB = 2**10, 2**20
 
@@ -113,3 +114,52 @@ def test_a_rate_that_cannot_be_is_not_taken_for_a_misspelt_name() -> None:
     with pytest.raises(UsageError) as caught:
         links.asked("0Gb/s", "network")
     assert "did you mean" not in str(caught.value.hint)
+
+
+# ---- contexts that ranks share ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "seconds", "within"),
+    [(1_000_000, 77.0, 0.1), (131_072, 3.8, 0.4)],  # arXiv:2411.01783: Llama 3 405B, fp8 products, 16 nodes of eight H100
+)
+def test_a_million_tokens_are_read_in_the_time_that_was_measured(prompt: int, seconds: float, within: float) -> None:
+    model = api.load_model("meta-llama/Llama-3.1-405B-Instruct")
+    plan = api.deploy(model, "128x h100-sxm", weights="fp8", tp=8, cp=16)
+    assert step.reading(model, plan, prompt).value == pytest.approx(seconds, rel=within)
+    ideal = step.ttft(model, plan, prompt, method="roofline")
+    assert ideal is not None and ideal.mid_s < seconds
+
+
+def test_ranks_that_share_a_cache_hold_it_once() -> None:
+    """vLLM: dcp of the tp ranks keep a latent, or a KV head that they would hold alike, once between them."""
+    model = api.load_model("deepseek-ai/DeepSeek-V3")
+    for engine in ("napkin", "vllm"):
+        each = [api.deploy(model, "8x h200-sxm", tp=8, dcp=dcp, engine=engine) for dcp in (1, 8)]
+        once, shared = (capacity.ledger(model, plan, 2**17) for plan in each)
+        assert once["kv_bytes_per_sequence"].value == 8 * shared["kv_bytes_per_sequence"].value
+        assert once["weight_bytes"].value == shared["weight_bytes"].value
+    latent = 61 * 2 * 576 * 2**17 / 4.8e12
+    decoded = [step.step(model, plan, Workload(2**17, 1), "napkin").terms["kv_read_s"].value for plan in each]
+    assert decoded == [pytest.approx(latent), pytest.approx(latent / 8)]
+
+
+def test_groups_that_share_a_context_hold_the_dense_weights_each_and_the_experts_together() -> None:
+    dense, sparse = api.load_model("meta-llama/Llama-3.1-70B-Instruct"), api.load_model("deepseek-ai/DeepSeek-V3")
+    ctx = Figure("ctx_tokens", 2**20)
+    for model, copies in ((dense, 4.0), (sparse, None)):
+        one, four = (api.deploy(model, f"{8 * cp}x h200-sxm", tp=8, cp=cp) for cp in (1, 4))
+        held = [layout.held_weight_bytes(model, plan).value for plan in (one, four)]
+        assert held[1] == pytest.approx(copies * held[0]) if copies else held[1] < 1.1 * held[0]
+        assert layout.sequence_bytes(model, one, ctx).value == layout.sequence_bytes(model, four, ctx).value
+        assert four.ranks == 32
+
+
+def test_a_layout_that_nothing_can_place_is_refused() -> None:
+    model = api.load_model("meta-llama/Llama-3.1-70B-Instruct")
+    with pytest.raises(UsageError, match="dcp 3 does not divide tp 8"):
+        api.deploy(model, "8x h100-sxm", tp=8, dcp=3)
+    with pytest.raises(UsageError, match=r"cp 3 = 24 ranks"):
+        api.deploy(model, "16x h100-sxm", tp=8, cp=3)
+    refused = layout.obstacle(model, api.deploy(model, "8x h100-sxm", tp=8, dcp=2))
+    assert refused == "dcp 2 of tp 8: no 2 ranks hold the same of 8 KV heads"

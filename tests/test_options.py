@@ -44,6 +44,8 @@ VALUES = {
     "tp": "2",
     "pp": "2",
     "ep": "2",
+    "cp": "2",
+    "dcp": "2",
     "link": "pcie4-host",
     "network": "100Gb/s",
     "engine": "vllm",
@@ -133,6 +135,10 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
     ("pareto", "x"): ("", "tokens_per_s_per_user"),
     **{(command, "link"): ("-d 2xh100-sxm", "pcie4-host") for command in BASE if command != "plan"},
     ("kv", "lora_rank"): ("-c 1k", "64"),
+    **{
+        (command, "dcp"): ("-m deepseek-ai/DeepSeek-V3 -d 8xh200-sxm --tp 8" + " --cached 3k" * (command == "prefill"), "2")
+        for command in BASE
+    },
     **{(command, "dp"): (MIXTURE, "2") for command in BASE if command not in ("plan", "simulate")},
     **{(command, "image"): ("-m google/gemma-3-27b-it -d h200-sxm", "896x896,4") for command in BASE},
     **{(command, "max_loras"): ("--lora-rank 64 --max-loras 2", "16") for command in BASE},

@@ -111,6 +111,8 @@ def laid_out(
         pp=layout.pp,
         ep=layout.ep,
         dp=layout.dp,
+        cp=layout.cp,
+        dcp=layout.dcp,
         link=wires.link,
         network=wires.network,
         engine=run.engine,
@@ -208,7 +210,8 @@ def variants(devices: Iterable[Device]) -> tuple[str, ...]:
 
 def hardware_line(plan: Deployment) -> str:
     """The devices and the layout in words."""
-    layout = [f"{name} {value}" for name, value in (("tp", plan.tp), ("pp", plan.pp), ("ep", plan.ep)) if value > 1]
+    degrees = (("tp", plan.tp), ("pp", plan.pp), ("ep", plan.ep), ("cp", plan.cp), ("dcp", plan.dcp))
+    layout = [f"{name} {value}" for name, value in degrees if value > 1]
     return " · ".join([f"{plan.ranks} × {plan.device.name}", *layout, f"weights {plan.weights.name}", f"KV {plan.kv.name}"])
 
 
@@ -235,7 +238,7 @@ def plan_inputs(plan: Deployment) -> dict[str, Any]:
 def _further(plan: Deployment) -> dict[str, Any]:
     """What few deployments have, echoed where it was given."""
     tuned = plan.adapters
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {name: value for name, value in (("cp", plan.cp), ("dcp", plan.dcp)) if value > 1}
     if plan.offload is not None:
         own = plan.offload
         found |= {"gpu_layers": own.gpu_layers, "n_cpu_moe": own.host_expert_layers, "cpu_offload_bytes": own.host_bytes}

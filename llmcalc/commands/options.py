@@ -221,6 +221,25 @@ class Layout(Group):
         read=parse.counting(most=8192),
         help="Data parallel groups of ranks.",
     )
+    cp = option(
+        "1",
+        "--cp",
+        "--prefill-context-parallel-size",
+        "-pcp",
+        metavar="N",
+        read=parse.counting(most=1024),
+        help="Context parallel groups of ranks that share each prompt and its cache.",
+    )
+    dcp = option(
+        "1",
+        "--dcp",
+        "--decode-context-parallel-size",
+        "-dcp",
+        "--dcp-size",
+        metavar="N",
+        read=parse.counting(most=1024),
+        help="Tensor parallel ranks that share a cache by its tokens.",
+    )
 
 
 class Wires(Group):

@@ -26,6 +26,7 @@ _VLLM = Engine(
         (
             ("--max-num-seqs", "seqs"), ("--quantization", "made"), ("--dtype", "dtype"),
                 ("--max-num-batched-tokens", "step"), ("--tensor-parallel-size", "tp"), ("--pipeline-parallel-size", "pp"),
+                ("--prefill-context-parallel-size", "cp"), ("--decode-context-parallel-size", "dcp"),
             ("--data-parallel-size", "dp"), ("--enable-expert-parallel", "experts"), ("--kv-cache-dtype", "kv"),
             ("--enable-prefix-caching", "prefix"), ("--speculative-config", "drafts"),
             ("--enable-lora", "lora"), ("--max-lora-rank", "lora_rank"),

@@ -67,7 +67,7 @@ def held_bytes(model: Model, plan: Deployment) -> Figure | None:
     return f.replicated_bytes.of(
         as_name="adapter_bytes",
         held_bytes=Figure("slot_bytes", per_slot, "B", f"one slot of rank {own.rank} over {plan.tp} ranks, 16 bits"),
-        copies=Figure("slots", own.slots * plan.dp, "", "as many adapters as are in use at once"),
+        copies=Figure("slots", own.slots * plan.dp * plan.cp, "", "as many adapters as are in use at once"),
     )
 
 

@@ -126,7 +126,7 @@ class Groups:
         found = () if Tuples.of(model, plan) else tuple(_groups(model, plan))
         if not found:
             return None
-        block = plan.engine.block_tokens
+        block = plan.engine.block_tokens * plan.cp * plan.dcp  # so many ranks hold a block of theirs each
         attention = [group for group in found if group.kind != "state"]
         if len({(group.kind, group.window) for group in found}) == 1 and attention:
             # One kind alone: layers of unlike width share a block.
@@ -177,7 +177,7 @@ class Groups:
                 groups=Figure("groups", -(-group.layers // self.size), "", memory.CONFIG),
                 layers_per_group=Figure("layers_per_group", self.size, "", memory.CONFIG),
                 page_bytes=Figure("page_bytes", self.page_bytes, "B", memory.CONFIG),
-                ranks=Figure("ranks", plan.tp * plan.pp, "", layout.LAYOUT),
+                ranks=Figure("ranks", plan.holders * plan.pp, "", layout.LAYOUT),
             )
             for group, block in zip(self.groups, self.block_tokens, strict=True)
         ]
@@ -204,7 +204,7 @@ def _groups(model: Model, plan: Deployment) -> list[Group]:
                 if mixer.kind == "chunked"
                 else "window"
             )
-            each = entry_bytes(engine, mixer, entry, 1, plan).value * copies / plan.tp / entry.ratio
+            each = entry_bytes(engine, mixer, entry, 1, plan).value * copies / plan.holders / entry.ratio
             key = (kind, entry.tokens or entry.window or 0)
             per_kind[key] = per_kind.get(key, 0) + each
         for (kind, span), each in per_kind.items():

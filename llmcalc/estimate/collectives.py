@@ -45,8 +45,8 @@ class Nodes:
 def nodes(plan: Deployment) -> Nodes:
     """Where the ranks of a replica lie."""
     per = max(1, plan.device.devices_per_node)
-    stage = plan.tp * plan.dp
-    far = sum((boundary * plan.tp) % per == 0 for boundary in range(1, plan.pp))
+    stage = plan.spread
+    far = sum((boundary * plan.holders) % per == 0 for boundary in range(1, plan.pp))
     return Nodes(per, math.ceil(plan.ranks / per), math.ceil(plan.tp / per), math.ceil(stage / per), far)
 
 
@@ -228,9 +228,36 @@ def communication(model: Model, plan: Deployment, tokens: Any) -> Figure:
         top_k = max(mlp.top_k for mlp in mixtures)
         own = Figure("tokens", tokens / plan.tp, "tokens", "that each rank sends")
         for back, name in ((False, "dispatches_s"), (True, "combines_s")):
-            repeated(name, len(mixtures), exchange(plan.device, own, model.stack.hidden, top_k, plan.tp * plan.dp, back))
+            repeated(name, len(mixtures), exchange(plan.device, own, model.stack.hidden, top_k, plan.spread, back))
     if plan.pp - 1 - where.far_hops:
         repeated("hand_overs_s", plan.pp - 1 - where.far_hops, hand_over(plan.device, message, far=False))
     if where.far_hops:
         repeated("far_hand_overs_s", where.far_hops, hand_over(plan.device, message, far=True))
     return parts[0] if len(parts) == 1 else total("communication_s", "s", tuple(parts))
+
+
+def _shared(model: Model, plan: Deployment, ranks: int, reach: int, bytes_of: Any) -> Any:
+    """One collective of so many ranks, which lie within `reach`, in every layer that attends, with the bytes of each. [s]"""
+    link = link_of(plan.device) if reach <= max(1, plan.device.devices_per_node) else network_of(plan.device)
+    return sum(
+        layers * gather(link, Figure("message_bytes", bytes_of(mixer), "B", "of a layer"), ranks).value
+        for mixer, layers in memory.mixers(model)
+        if mixer.entries
+    )
+
+
+def shared_step(model: Model, plan: Deployment, tokens: Any) -> Any:
+    """What ranks that share caches by their tokens say in a step: queries to all of them, then the parts of their outputs. [s]"""
+    found: Any = 0.0
+    if plan.dcp > 1:
+        found = found + 2 * _shared(model, plan, plan.dcp, plan.tp, lambda mixer: plan.dcp * talk.query_bytes(mixer, plan, tokens))
+    if plan.cp > 1:
+        found = found + 2 * _shared(model, plan, plan.cp, plan.holders, lambda mixer: talk.query_bytes(mixer, plan, tokens))
+    return found
+
+
+def shared_prompt(model: Model, plan: Deployment, tokens: Any, context: Any) -> Any:
+    """What groups that share a prompt pass around while they read `tokens` of it behind a mean context. [s]"""
+    if plan.cp == 1:
+        return 0.0
+    return _shared(model, plan, plan.cp, plan.holders, lambda mixer: talk.passed_bytes(mixer, plan, tokens, context))

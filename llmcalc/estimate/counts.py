@@ -117,7 +117,7 @@ def count(model: Model, plan: Deployment, desktop: bool = False) -> Counts:
     dense, kept, head = Matrices(), Matrices(), Matrices()
     chosen: dict[tuple[int, int], list[Any]] = {}
     products = 0
-    spread = plan.tp * plan.dp
+    spread = plan.spread
     for index, (layers, weight) in enumerate(model_weights(model)):
         tied = model.stack.tied and weight in model.stack.embedding[:1]
         if weight.part in ("embedding", "positions", "encoder") and not tied:
@@ -194,7 +194,7 @@ def reads(model: Model, plan: Deployment, ctx: Any) -> Reads:
             caches = caches + layout.entry_bytes(mixer, entry, layers, plan, kept).value
             flops = flops + compute.decode_attention_flops(layers, entry.flops, kept.value, 1)
         states += sum(figure.value for figure in memory.state_figures(mixer, layers, plain))
-    return Reads(caches / plan.tp, states / plan.tp, flops / plan.tp)
+    return Reads(caches / plan.holders, states / plan.tp, flops / plan.holders)
 
 
 def rate(plan: Deployment, key: str) -> Any:
@@ -236,7 +236,7 @@ def step_numbers(model: Model, plan: Deployment, work: Workload, found: Counts) 
         "logits_s": local * found.vocab * LOGIT_BYTES / w,
         "dequantise_s": 2 * unpacked / vectors,
         "sequences": larger(1, work.batch / plan.dp) if plan.dp > 1 else work.batch,
-        "talk_s": talk_s(model, plan, local),
+        "talk_s": talk_s(model, plan, local) + collectives.shared_step(model, plan, local),
         "layers": found.layers,
         "mixtures": found.mixtures,
         "recurrents": found.recurrents,
@@ -270,7 +270,8 @@ def prompt_numbers(
     """
     w, plain = plan.device.bandwidth_bytes_per_s, rate(plan, "bf16")
     new = max(1.0, prompt - cached)
-    tokens = smaller(new * together, micro_batch(plan, new) if desktop else CHUNK)
+    tokens = smaller(new * together, micro_batch(plan, new) if desktop else CHUNK * plan.cp)
+    own = tokens / plan.cp  # of one rank
     first = found.experts[0] if found.experts else None
     multiplied = padded(found, tokens, desktop) * plan.dp
     pairs = sum(
@@ -283,15 +284,15 @@ def prompt_numbers(
     prefix = reads(model, plan, cached).cache_bytes / w if cached else 0.0
     return {
         "dense_read_s": found.dense.bytes / w,
-        "dense_compute_s": 2 * found.dense.params * tokens / rate(plan, found.dense.compute),
+        "dense_compute_s": 2 * found.dense.params * own / rate(plan, found.dense.compute),
         "plain_read_s": found.plain.bytes / w,
-        "plain_compute_s": 2 * found.plain.params * tokens / plain,
+        "plain_compute_s": 2 * found.plain.params * own / plain,
         "expert_read_s": found.expert_bytes(tokens * plan.dp) / w,
         "expert_compute_s": 2 * found.expert_params * multiplied / rate(plan, first.compute) if first else 0.0,
-        "talk_s": talk_s(model, plan, tokens),
-        "activation_s": found.layers * tokens * found.hidden * layout.ACTIVATION_BYTES / w,
+        "talk_s": talk_s(model, plan, own) + collectives.shared_prompt(model, plan, tokens, cached + new / 2),
+        "activation_s": found.layers * own * found.hidden * layout.ACTIVATION_BYTES / w,
         "chunks": new / tokens,
-        "scores_s": pairs / plan.tp / plain,
+        "scores_s": pairs / plan.holders / plain,
         "prefix_s": prefix,
         "head_read_s": found.head.bytes / w / together,
         "layers": found.layers,

@@ -44,7 +44,10 @@ def tp_obstacle(model: Model, tp: int) -> str | None:
 def obstacle(model: Model, plan: Deployment) -> str | None:
     """Why an engine refuses this layout, or None."""
     reason = tp_obstacle(model, plan.tp)
-    if plan.tp > 1 and not plan.engine.tensor:
+    held = min((mixer.kv_heads for mixer, _ in memory.mixers(model) if mixer.kv_heads), default=1)
+    if reason is None and plan.dcp > 1 and plan.dcp * held > plan.tp:
+        reason = f"dcp {plan.dcp} of tp {plan.tp}: no {plan.dcp} ranks hold the same of {held} KV heads"
+    if plan.holders > 1 and not plan.engine.tensor:
         reason = f"{plan.engine.family} deals whole layers and cuts no matrix"
     if plan.engine.one_host and plan.ranks > (host := plan.device.devices_per_host or max(1, plan.device.devices_per_node)):
         reason = f"{plan.engine.family} stays on one host, and {plan.ranks} devices are on {-(-plan.ranks // host)}"
@@ -79,7 +82,7 @@ def kv_replication(mixer: Attention, plan: Deployment) -> Figure:
     """How many copies of a mixer's cache the ranks of one tensor-parallel group hold."""
     return compute.kv_replication.of(
         kv_heads=Figure("kv_heads", max(mixer.kv_heads, 1), "", memory.CONFIG),
-        tensor_parallel=Figure("tensor_parallel", plan.tp, "", LAYOUT),
+        tensor_parallel=Figure("tensor_parallel", plan.tp // plan.dcp, "", LAYOUT),
     )
 
 
@@ -112,8 +115,15 @@ def sequence_bytes(model: Model, plan: Deployment, ctx: Figure, *, reads: bool =
             if entry.stored or reads:
                 kept = entries_read(entry, ctx) if reads else memory.cached(entry, ctx)
                 parts.append(entry_bytes(mixer, entry, layers, plan, kept))
-        parts += memory.state_figures(mixer, layers, plain)
+        parts += [_on_each(state, plan) for state in memory.state_figures(mixer, layers, plain)]
     return parts[0] if len(parts) == 1 else total("kv_read_bytes" if reads else "kv_bytes_per_sequence", "B", tuple(parts))
+
+
+def _on_each(state: Figure, plan: Deployment) -> Figure:
+    """A state, which every group that shares a context holds."""
+    if plan.cp == 1:
+        return state
+    return f.replicated_bytes.of(as_name=state.name, held_bytes=state, copies=Figure("copies", plan.cp, "", LAYOUT))
 
 
 routed = offload.routed
@@ -144,8 +154,9 @@ def _held_anywhere(model: Model, plan: Deployment) -> Figure:
     if tuned := adapters.held_bytes(model, plan):
         ahead.append(tuned)
     rest, dealt = _parts(Same(model), Same(plan.weights), plan.encoder)
-    if plan.dp > 1:
-        rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=Figure("copies", plan.dp, "", LAYOUT))
+    if plan.dp * plan.cp > 1:
+        copies = Figure("copies", plan.dp * plan.cp, "", LAYOUT)
+        rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=copies)
     if not experts and not ahead:
         return replace(rest, name="weight_bytes")
     return total("weight_bytes", "B", (rest, *((dealt,) if experts else ()), *ahead))

@@ -64,7 +64,7 @@ def divisors(n: int) -> list[int]:
 def replication(model: Model, plan: Deployment) -> float:
     """How many times the ranks of a group hold the average byte of a sequence's cache."""
     ctx = Figure("ctx_tokens", 8192)
-    once = layout.sequence_bytes(model, replace(plan, tp=1, ep=1), ctx).value
+    once = layout.sequence_bytes(model, replace(plan, tp=1, ep=1, dcp=1), ctx).value
     return float(layout.sequence_bytes(model, plan, ctx).value / once) if once else 1.0
 
 

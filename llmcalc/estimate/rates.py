@@ -90,7 +90,7 @@ def kind(plan: Deployment) -> str:
     """serving or desktop: the engine's kind, or the usual one of the device. Ranks that share matrices need a serving engine."""
     if plan.engine.kind is not None:
         return "desktop" if plan.engine.kind == "desktop" else "serving"
-    if plan.tp > 1 or plan.dp > 1:
+    if plan.holders > 1 or plan.dp > 1:
         return "serving"
     return "serving" if plan.device.device_class == "datacenter" else "desktop"
 

@@ -140,7 +140,7 @@ def layouts(model: Model, plan: Deployment) -> Iterator[Deployment]:
     devices, widest = 1, None
     while devices <= max(1, plan.device.devices_per_node):
         tp, pp = plan.engine.layout(devices)
-        option = replace(plan, tp=tp, pp=pp)
+        option = replace(plan, tp=tp, pp=pp, cp=1, dcp=1)
         if layout.obstacle(model, option) is None and (tp == 1 or plan.device.link is not None):
             widest = option
             yield option

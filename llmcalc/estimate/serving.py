@@ -263,14 +263,14 @@ def _ideal(model: Model, at: Deployment, edges: list[int], held_bytes: Piecewise
         return [values[0], *values]
 
     spread = at.dp * at.pp
-    bandwidth = at.device.bandwidth_bytes_per_s * at.tp * spread
+    bandwidth = at.device.bandwidth_bytes_per_s * at.holders * spread
 
     def kv_s(ctx: float) -> float:
         return float(layout.sequence_bytes(model, at, Figure("ctx_tokens", ctx), reads=True).value / bandwidth)
 
     p16 = terms.compute_rate(at.device, memory.compute_format(model)[0]).value or math.nan
     p = terms.compute_rate(at.device, at.weights).value
-    ranks = at.tp * at.pp
+    ranks = at.holders * at.pp
 
     def attention_s(prompt: float) -> float:
         found = terms.attention_flops(model, Figure("tokens", prompt), Figure("cached_tokens", 0))

@@ -76,18 +76,18 @@ def step_terms(model: Model, plan: Deployment, work: Workload, method: str = "na
     ctx = Figure("ctx_tokens", work.ctx, "tokens", "`ctx`")
     w = bandwidth(plan.device)
     p = compute_rate(plan.device, plan.weights)
-    tp = Figure("devices", plan.tp, "", layout.LAYOUT)
+    tp, holders = (Figure("devices", count, "", layout.LAYOUT) for count in (plan.tp, plan.holders))
     batch = tokens = dealt(plan, work.batch)
     if work.queries > 1:
         tokens = replace(dealt(plan, work.batch * work.queries), origin=f"{batch.origin}, {work.queries} tokens of each sequence")
     kv_bytes = replace(layout.sequence_bytes(model, plan, ctx, reads=True), name="kv_read_bytes")
     found = {
         "kv_read_bytes": kv_bytes,
-        "kv_read_s": time.kv_read_s.of(batch=batch, kv_read_bytes=kv_bytes, bandwidth_bytes_per_s=w, devices=tp),
-        "attention_compute_s": _attention_compute(model, plan, ctx, tokens, tp),
+        "kv_read_s": time.kv_read_s.of(batch=batch, kv_read_bytes=kv_bytes, bandwidth_bytes_per_s=w, devices=holders),
+        "attention_compute_s": _attention_compute(model, plan, ctx, tokens, holders),
         "bandwidth": w,
         "flops_per_s": p,
-        "communication_s": talk.communication(model, plan, tokens.value),
+        "communication_s": talk.shared_step(model, plan, tokens.value, talk.communication(model, plan, tokens.value)),
     }
     if method == "napkin":
         found.update(_napkin(model, plan, work, tokens, w, p, tp))
@@ -140,7 +140,7 @@ def _napkin(model: Model, plan: Deployment, work: Workload, batch: Figure, w: Fi
     dense, experts = layout.read_weight_bytes(model, plan, together(plan, work))
     read = time.read_s.of(as_name="weight_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=tp)
     if experts is not None:
-        ranks = Figure("devices", plan.tp * plan.dp, "", layout.LAYOUT)
+        ranks = Figure("devices", plan.spread, "", layout.LAYOUT)
         routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
         read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), routed))
     read = _from_host(model, plan, read, work)
@@ -162,8 +162,9 @@ def _from_host(model: Model, plan: Deployment, read: Figure, work: Workload) -> 
 
 def read_bytes(plan: Deployment, dense: Figure, experts: Figure | None) -> Figure:
     """What all groups read together: each its own dense weights, all of them the experts once."""
-    if plan.dp > 1:
-        dense = f.replicated_bytes.of(as_name=dense.name, held_bytes=dense, copies=Figure("copies", plan.dp, "", layout.LAYOUT))
+    if plan.dp * plan.cp > 1:
+        copies = Figure("copies", plan.dp * plan.cp, "", layout.LAYOUT)
+        dense = f.replicated_bytes.of(as_name=dense.name, held_bytes=dense, copies=copies)
     return dense if experts is None else total("weight_read_bytes", "B", (dense, experts))
 
 
@@ -196,10 +197,12 @@ def stored_bits(plan: Deployment, index: int, layers: int, weight: Weight, fmt: 
     return checkpoint.size(weight, plan.weights.language[index]) * 8 / (layers * weight.params)
 
 
-def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages: int = 1, ends: int | None = None) -> list[Operator]:
+def operators(
+    model: Model, plan: Deployment, batch: Figure, met: Any, *, stages: int = 1, ends: int | None = None, shares: int = 1
+) -> list[Operator]:
     """The GEMMs of `batch` tokens in one group, of which `met` meet in a mixture, dealt over `stages` × tp ranks.
 
-    `ends`: tokens that need the head; None: all of them. Errors: no-compute-rate.
+    `ends`: tokens that need the head; None: all of them. `shares`: groups with other tokens of the same prompt. Errors: no-compute-rate.
     """
     w, plain = bandwidth(plan.device), memory.compute_format(model)[0]
     if compute_rate(plan.device, plan.weights).value is None or compute_rate(plan.device, plain).value is None:
@@ -213,7 +216,7 @@ def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages
         fmt = weight_bits(model, plan, index, weight, head)
         rate = compute_rate(plan.device, fmt)
         chosen = layout.routed(weight)
-        spread = stages * plan.tp * (plan.dp if chosen else 1)
+        spread = stages * (plan.spread if chosen else plan.tp)
         ranks = Figure("devices", spread, "", layout.LAYOUT)
         bits = Figure("bits_per_weight", stored_bits(plan, index, layers, weight, fmt), "bit", fmt.name)
         params = Figure("params", weight.rows * weight.columns, "params", f"{weight.rows} × {weight.columns}")
@@ -233,7 +236,7 @@ def operators(model: Model, plan: Deployment, batch: Figure, met: Any, *, stages
         else:
             origin = f"{batch.origin} × top_k" if chosen else batch.origin
             number = batch.value if ends is None or not (head or weight.part == "head") else ends
-            tokens = Figure("tokens", number * weight.active * (plan.dp if chosen else 1), "tokens", origin)
+            tokens = Figure("tokens", number * weight.active * (plan.dp * shares if chosen else 1), "tokens", origin)
             values = Figure("values_in_and_out", weight.rows + (0 if weight.name.endswith(FUSED) else weight.columns), "", params.origin)
             flops = compute.dense_flops.of(params=params, tokens=tokens)
             each = time.operator_s.of(
@@ -254,7 +257,7 @@ def _roofline(model: Model, plan: Deployment, work: Workload, batch: Figure, tok
     dense, routed = (sum((one.times.value * one.stored.value for one in found if one.routed is chosen), 0.0) for chosen in (False, True))
     experts = Figure("expert_read_bytes", routed, "B", "experts that the step touches, at their formats")
     once = Figure("dense_read_bytes", dense, "B", "every other weight that a step touches, at their formats")
-    tp, ranks = (Figure("devices", count, "", layout.LAYOUT) for count in (plan.tp, plan.tp * plan.dp))
+    tp, ranks = (Figure("devices", count, "", layout.LAYOUT) for count in (plan.tp, plan.spread))
     read = time.read_s.of(as_name="dense_read_s", bytes_read=once, bandwidth_bytes_per_s=w, devices=tp)
     from_experts = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
     mixture = any(one.routed for one in found)
@@ -279,8 +282,8 @@ def _attention(model: Model, plan: Deployment, ctx: Figure, batch: Figure, token
                     as_name=f"{mixer.kind}_attention_s",
                     bytes_moved=f.batch_bytes.of(bytes_per_sequence=held, batch=batch),
                     work_flops=_entry_flops(entry, layers, ctx, tokens),
-                    bandwidth_bytes_per_s=of_ranks(w, plan.tp),
-                    flops_per_s=of_ranks(p16, plan.tp),
+                    bandwidth_bytes_per_s=of_ranks(w, plan.holders),
+                    flops_per_s=of_ranks(p16, plan.holders),
                 )
             )
         for state in memory.state_figures(mixer, layers, plain):
@@ -397,10 +400,10 @@ def prompt_terms(model: Model, plan: Deployment, prompt_tokens: int, cached_toke
     everything = total("prefill_flops", "FLOP", (gemms, last, attention))
     p = compute_rate(plan.device, plan.weights)
     p16 = compute_rate(plan.device, memory.compute_format(model)[0])
-    ranks = Figure("devices", plan.tp * plan.pp, "", layout.LAYOUT)
+    ranks, whole = (Figure("devices", count * plan.pp, "", layout.LAYOUT) for count in (plan.holders, plan.tp))
     dense, experts = layout.read_weight_bytes(model, plan, new.value * plan.dp)
     w = bandwidth(plan.device)
-    read = time.read_s.of(as_name="weight_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=ranks)
+    read = time.read_s.of(as_name="weight_read_s", bytes_read=dense, bandwidth_bytes_per_s=w, devices=whole)
     if experts is not None:
         spread = Figure("devices", plan.ranks, "", layout.LAYOUT)
         routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=spread)
@@ -421,7 +424,7 @@ def prompt_terms(model: Model, plan: Deployment, prompt_tokens: int, cached_toke
         "attention_s": worked("attention_s", attention, p16),
         "weight_read_s": read,
         "kv_read_s": time.read_s.of(as_name="kv_read_s", bytes_read=prefix, bandwidth_bytes_per_s=w, devices=ranks),
-        "communication_s": talk.communication(model, plan, new.value),
+        "communication_s": _prompt_talk(model, plan, new.value, cached_tokens),
     }
 
 
@@ -432,8 +435,9 @@ def prompt_operators(model: Model, plan: Deployment, prompt_tokens: int, cached_
     """
     new = Figure("tokens", prompt_tokens - cached_tokens, "tokens", "`prompt` less `cached`")
     cached = Figure("cached_tokens", cached_tokens, "tokens", "`cached`")
-    found = operators(model, plan, new, new.value * plan.dp, stages=plan.pp, ends=1)
-    ranks = plan.tp * plan.pp
+    own = new if plan.cp == 1 else replace(new, value=new.value / plan.cp, origin=f"{new.origin}, a share of {plan.cp}")
+    found = operators(model, plan, own, new.value * plan.dp, stages=plan.pp, ends=1, shares=plan.cp)
+    ranks = plan.holders * plan.pp
     w, p16 = bandwidth(plan.device), compute_rate(plan.device, memory.compute_format(model)[0])
     kernels = tuple(
         time.operator_s.of(
@@ -449,8 +453,13 @@ def prompt_operators(model: Model, plan: Deployment, prompt_tokens: int, cached_
     return {
         "gemms_s": total("gemms_s", "s", tuple(one.each for one in found)),
         "attention_s": total("attention_s", "s", kernels),
-        "communication_s": talk.communication(model, plan, new.value),
+        "communication_s": _prompt_talk(model, plan, new.value, cached_tokens),
     }
+
+
+def _prompt_talk(model: Model, plan: Deployment, tokens: int, cached: int) -> Figure:
+    """What ranks say while they read a prompt, of which groups that share it have a part each."""
+    return talk.shared_prompt(model, plan, tokens, cached, talk.communication(model, plan, tokens / plan.cp if plan.cp > 1 else tokens))
 
 
 def prompt_bound(found: dict[str, Figure]) -> Bound:
@@ -480,6 +489,10 @@ def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
         said.append(
             f"{plan.ranks} ranks: tp {plan.tp}, pp {plan.pp}, ep {plan.ep}" + (f", attention in {plan.dp} groups" if plan.dp > 1 else "")
         )
+        if plan.cp > 1:
+            said.append(f"{plan.cp} groups share prompts and caches by tokens: in a ring that nothing hides go keys and values, or queries")
+        if plan.dcp > 1:
+            said.append(f"{plan.dcp} ranks share a cache by tokens: queries are gathered, and outputs summed, in every layer")
         rate, latency = talk.link_rate(plan.device)
         said.append(f"{rate.origin}: {speed(rate.value)}, {seconds(latency.value)} per collective")
         said += collectives.said(plan)

@@ -112,7 +112,7 @@ class Tuples:
             groups=_key("groups", 1),
             layers_per_group=_key("layers_per_group", self.depth),
             page_bytes=_key("page_bytes", sum(self.sizes), "B"),
-            ranks=Figure("ranks", plan.tp * plan.pp, "", layout.LAYOUT),
+            ranks=Figure("ranks", plan.tp // plan.dcp * plan.pp, "", layout.LAYOUT),
         )
 
     def words(self, plan: Deployment, ctx: Figure) -> str:

@@ -262,7 +262,7 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
 
 def under(plan: Deployment, engine: engines.Engine) -> Deployment:
     """The deployment under another engine, with that one's defaults, and its own layout where nobody asked for one."""
-    own = (plan.tp, plan.pp) == plan.engine.layout(plan.ranks) and plan.ep == 1
+    own = (plan.tp, plan.pp) == plan.engine.layout(plan.ranks) and plan.ep == plan.cp == plan.dcp == 1
     tp, pp = engine.layout(plan.ranks) if own else (plan.tp, plan.pp)
     return replace(plan, engine=engine, utilization=None, reserve_bytes=0, tp=tp, pp=pp)
 

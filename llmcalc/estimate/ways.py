@@ -35,7 +35,7 @@ def layouts(plan: Deployment, devices: int) -> Iterator[Deployment]:
     cut = plan.engine.layout(devices)[0] > 1
     for tp in range(min(devices, node) if cut else 1, 0, -1):
         if devices % tp == 0:
-            yield replace(plan, tp=tp, pp=devices // tp, ep=1)
+            yield replace(plan, tp=tp, pp=devices // tp, ep=1, cp=1, dcp=1)
 
 
 def smallest(model: Model, plan: Deployment, work: Workload) -> Deployment | None:
@@ -43,7 +43,7 @@ def smallest(model: Model, plan: Deployment, work: Workload) -> Deployment | Non
     node = max(1, plan.device.devices_per_node)
     counts = [count for count in range(1, MOST_DEVICES + 1) if count <= node or count % min(node, 8) == 0]
     if plan.offload is None:  # nothing lies on hosts, so that the weights alone take so many
-        one = replace(plan, tp=1, pp=1, ep=1)
+        one = replace(plan, tp=1, pp=1, ep=1, cp=1, dcp=1)
         alone = layout.held_weight_bytes(model, one).value / capacity.memory_figure(one).value
         counts = [count for count in counts if count >= 0.95 * alone]
     for count in counts:
@@ -120,9 +120,9 @@ def out(model: Model, plan: Deployment, work: Workload, found: dict[str, Figure]
 
 def copies(model: Model, plan: Deployment, ctx: int) -> str | None:
     """What cutting heads does to caches that cannot be cut, and what attention in groups would hold instead; None where nothing."""
-    if plan.tp == 1 or plan.engine.whole_layers:
+    if plan.tp == 1 or plan.holders * plan.dcp > plan.tp or plan.engine.whole_layers:
         return None
-    once = layout.sequence_bytes(model, replace(plan, tp=1, ep=1), Figure("ctx_tokens", ctx)).value
+    once = layout.sequence_bytes(model, replace(plan, tp=1, ep=1, cp=1, dcp=1), Figure("ctx_tokens", ctx)).value
     held = layout.sequence_bytes(model, plan, Figure("ctx_tokens", ctx)).value
     if not once or held / once < 1.5:
         return None
