@@ -346,6 +346,7 @@ EXAMPLES = (
     "hardware list h100",
     "hardware show h100-sxm",
     "quiz --seed 1 --count 1",
+    "quiz --progress",
     "doctor",
 )
 
@@ -374,20 +375,12 @@ The tables list what each command puts into `results` and into each of `rows`.
     for command in EXAMPLES:
         if command.split()[0] not in COMMANDS:
             continue
-        report = said(command)
-        name = " ".join(word for word in command.split()[:2] if re.fullmatch("[a-z]+", word))
+        name, longer = command.split()[0], " ".join(command.split()[:2]).replace("--", "")
+        name = longer if longer in answers.RESULTS or longer in answers.ROWS else name
         text += f"\n## {name}\n"
-        if name in answers.RESULTS or name in answers.ROWS:
-            for head, kinds in (("results", answers.RESULTS.get(name)), ("rows", answers.ROWS.get(name))):
-                if kinds:
-                    text += f"\n{table((head, 'is', 'unit'), [row for kind in kinds for row in described(kind, units)])}"
-            continue
-        found = [(f"`{fact.key}`", fact.label.strip(), units.get(fact.unit, fact.unit)) for fact in report.facts if fact.key]
-        if found:
-            text += f"\n{table(('results', 'is', 'unit'), found)}"
-        if report.columns:
-            columns = [(f"`{column.key}`", column.label, units.get(column.unit, column.unit)) for column in report.columns]
-            text += f"\n{table(('rows', 'is', 'unit'), columns)}"
+        for head, kinds in (("results", answers.RESULTS.get(name)), ("rows", answers.ROWS.get(name))):
+            if kinds:
+                text += f"\n{table((head, 'is', 'unit'), [row for kind in kinds for row in described(kind, units)])}"
     return text
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from llmcalc import answers
 from llmcalc.commands import COMMANDS
 from llmcalc.figures import FORMULAS
 from llmcalc.present import as_json
@@ -133,6 +134,7 @@ def test_an_error_has_the_schema_too(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_every_command_has_an_example_in_the_json_page() -> None:
     assert set(COMMANDS) <= {command.split()[0] for command in docs.EXAMPLES}
+    assert set(COMMANDS) == {name.split()[0] for name in (*answers.RESULTS, *answers.ROWS)}, "its answer is a record of answers.py"
 
 
 def test_the_skill_names_no_key_that_is_not_there() -> None:

@@ -13,10 +13,11 @@ import typer
 
 import llmcalc
 from llmcalc import data
+from llmcalc.answers import Answer, Words, answer, field
 from llmcalc.commands import common as c
 from llmcalc.commands import options as o
 from llmcalc.errors import LlmcalcError
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 
 EXAMPLES = """
 Examples:
@@ -28,23 +29,43 @@ Examples:
 PACKAGES = ("typer", "rich", "pydantic", "PyYAML", "huggingface-hub", "numpy", "plotille", "altair", "nvidia-ml-py")
 
 
+@answer("doctor")
+class Health(Answer):
+    """What is installed, and how old the data is."""
+
+    version: str = field("version", shown=False)
+    python: str = field("Python", shown=False)
+    platform: str = field("platform", shown=False)
+    models: int = field("bundled models")
+    devices: int = field("devices")
+    prices: int = field("prices")
+    old_prices: int = field("  too old", meaning="asked more than half a year ago")
+    newest_model_date: str | None = field("newest model", shown=False)
+    newest_price_date: str | None = field("newest price", shown=False)
+    local_device: str | None = field("device of this machine")
+
+
+@answer("doctor", rows=True)
+class Finding(Answer):
+    """One thing that was looked at."""
+
+    about: str = field("about", rank=1)
+    what: str = field("what")
+    value: str = field("value")
+    note: str = field("note", rank=2)
+
+
 def doctor(out: o.File) -> None:
     """What is installed, where files are read and written, and how old the bundled data is."""
     versions = [_row("system", "Python", platform.python_version()), _row("system", "platform", platform.platform(terse=True))]
     rows = [*versions, *_packages(), *_paths(), *_hub(), *_terminal()]
-    facts, warnings = _data()
+    found, said, warnings = _health()
     report = Report(
         command="doctor",
         whole=True,
         title=f"llmcalc {llmcalc.__version__}",
-        facts=(
-            Fact("version", "version", llmcalc.__version__, shown=False),
-            Fact("python", "Python", platform.python_version(), shown=False),
-            Fact("platform", "platform", platform.platform(terse=True), shown=False),
-            *facts,
-            *_local(),
-        ),
-        columns=(Column("about", "about", rank=1), Column("what", "what"), Column("value", "value"), Column("note", "note", rank=2)),
+        facts=facts(found, **said),
+        columns=columns(Finding),
         rows=tuple(rows),
         warnings=tuple(warnings),
         absent=(("local_device", "no profile matches a device of this machine"), ("", "nothing of it is bundled")),
@@ -52,11 +73,11 @@ def doctor(out: o.File) -> None:
     c.say(report, out)
 
 
-def _row(about: str, what: str, value: str, note: str = "") -> dict[str, str]:
-    return {"about": about, "what": what, "value": value, "note": note}
+def _row(about: str, what: str, value: str, note: str = "") -> Finding:
+    return Finding(about=about, what=what, value=value, note=note)
 
 
-def _packages() -> list[dict[str, str]]:
+def _packages() -> list[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
     def installed(name: str) -> str:
@@ -70,7 +91,7 @@ def _packages() -> list[dict[str, str]]:
     ]
 
 
-def _paths() -> list[dict[str, str]]:
+def _paths() -> list[Finding]:
     places = [
         ("program", Path(llmcalc.__file__).parent, ""),
         *((name, data.bundled(name), "") for name in ("models", "hardware", "measurements")),
@@ -90,13 +111,13 @@ def _state(path: Path) -> str:
         return (problem.strerror or "cannot be read").lower()
 
 
-def _hub() -> list[dict[str, str]]:
+def _hub() -> list[Finding]:
     from llmcalc import sources
 
     return [_row("Hub", name, value) for name, value in sources.settings().items()]
 
 
-def _terminal() -> list[dict[str, str]]:
+def _terminal() -> list[Finding]:
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     kind = f"{wide} columns" if wide else "a pipe or a file"
     names = ("TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "SOURCE_DATE_EPOCH", "LLMCALC_DEBUG")
@@ -107,8 +128,8 @@ def _terminal() -> list[dict[str, str]]:
     ]
 
 
-def _data() -> tuple[list[Fact], list[str]]:
-    """How much is bundled and how old it is; a price counts with the day it was asked, not with the day it was read."""
+def _health() -> tuple[Health, dict[str, Words | str | bool], list[str]]:
+    """How much is bundled and how old it is, in notes; a price counts with the day it was asked, not with the day it was read."""
     from llmcalc import hardware, sources
     from llmcalc.estimate import summaries
 
@@ -124,26 +145,37 @@ def _data() -> tuple[list[Fact], list[str]]:
     cited = (date for device in devices for fact in hardware.facts(device) for date in re.findall(r"\d{4}-\d\d-\d\d", fact.date))
     read = sorted(cited)
     dates = sorted(date for name in sources.bundled_ids() if (date := summaries.of(name).date))
-    facts = [
-        Fact("models", "bundled models", len(dates), note=f"as of {dates[0]} to {dates[-1]}" if dates else ""),
-        Fact("devices", "devices", len(devices), note=f"newest source {read[-1]}" if read else ""),
-        Fact("prices", "prices", len(prices), note=f"{dated[0]} to {dated[-1]}; {len(prices) - len(dated)} undated" if dated else ""),
-        Fact("old_prices", f"  older than {hardware.PRICE_DAYS} days", old),
-        Fact("newest_model_date", "newest model", dates[-1] if dates else None, shown=False),
-        Fact("newest_price_date", "newest price", dated[-1] if dated else None, shown=False),
-    ]
-    return facts, warnings
+    device, note = _local()
+    found = Health(
+        version=llmcalc.__version__,
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        models=len(dates),
+        devices=len(devices),
+        prices=len(prices),
+        old_prices=old,
+        newest_model_date=dates[-1] if dates else None,
+        newest_price_date=dated[-1] if dated else None,
+        local_device=device,
+    )
+    said: dict[str, Words | str | bool] = {
+        "models": f"as of {dates[0]} to {dates[-1]}" if dates else "",
+        "devices": f"newest source {read[-1]}" if read else "",
+        "prices": f"{dated[0]} to {dated[-1]}; {len(prices) - len(dated)} undated" if dated else "",
+        "old_prices": Words(f"  older than {hardware.PRICE_DAYS} days"),
+        "local_device": note,
+    }
+    return found, said, warnings
 
 
-def _local() -> tuple[Fact, ...]:
+def _local() -> tuple[str | None, str]:
     """What `-d auto` means here."""
     from llmcalc import hardware
 
     try:
-        device, note = hardware.load("auto").id, "what `-d auto` means"
+        return hardware.load("auto").id, "what `-d auto` means"
     except LlmcalcError as problem:
-        device, note = None, problem.message
-    return (Fact("local_device", "device of this machine", device, note=note),)
+        return None, problem.message
 
 
 def register(app: typer.Typer) -> None:

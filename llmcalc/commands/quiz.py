@@ -6,18 +6,20 @@ import shlex
 import sys
 import textwrap
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import typer
 
 from llmcalc import quiz
+from llmcalc.answers import Answer, answer, field
 from llmcalc.commands import common as c
 from llmcalc.commands import completion, parse, spoken, waiting
 from llmcalc.commands import options as o
 from llmcalc.errors import UsageError, close_matches, printable
 from llmcalc.figures import derivation
-from llmcalc.present import Column, Fact, Report
+from llmcalc.present import Report, columns, facts
 from llmcalc.quiz import answers
 from llmcalc.quiz.draw import localised
 from llmcalc.quiz.question import LANGUAGES, LETTERS, LEVELS, Question
@@ -36,26 +38,85 @@ Topics: kv, heads, weights, batch, ceiling, decode, critical, crossover, quantis
 sampling, paging, batching, parallel, moe, sizing, napkin (a course's five problems), levers.
 """
 MAX_LINE = 64 * 1024
-COLUMNS = tuple(
-    Column(key, key)
-    for key in (
-        "number",
-        "key",
-        "topic",
-        "level",
-        "kind",
-        "question",
-        "choices",
-        "unit",
-        "answer",
-        "answer_text",
-        "tolerances",
-        "slips",
-        "worked",
-        "command",
-        "result",
-    )
-)
+FLAT = {"tolerances", "slips", "worked"}
+"""Keys with parts, which a sheet has no cell for."""
+
+
+@answer("quiz")
+class Bank(Answer):
+    """How much is asked, and of how much."""
+
+    questions: int = field("questions")
+    templates: int = field("kinds of question in the bank")
+    topics: tuple[str, ...] = field("topics in the bank")
+
+
+@answer()
+class Tolerances(Answer):
+    """Factors within which an answer counts."""
+
+    exact: float = field()
+    close: float = field()
+    factor: float = field()
+
+
+@answer()
+class Slip(Answer):
+    """A wrong answer that is often given, and what went wrong."""
+
+    value: float = field()
+    text: str = field()
+
+
+@answer()
+class Worked(Answer):
+    """How the answer comes about."""
+
+    steps: tuple[str, ...] = field()
+    explanation: tuple[str, ...] = field()
+    derivation: Mapping[str, Any] | None = field()
+
+
+@answer("quiz", rows=True)
+class Asked(Answer):
+    """One question with its answer."""
+
+    number: int = field()
+    key: str = field()
+    topic: str = field()
+    level: int = field()
+    kind: Literal["number", "choice", "points"] = field()
+    question: str = field()
+    choices: Sequence[str] = field()
+    unit: str = field()
+    answer: float | str = field()
+    answer_text: str = field()
+    tolerances: Tolerances | None = field()
+    slips: tuple[Slip, ...] = field()
+    worked: Worked = field()
+    command: str | None = field()
+    result: str | None = field()
+
+
+@answer("quiz progress")
+class Progress(Answer):
+    """What is recorded of earlier sittings."""
+
+    sittings: int = field("sittings")
+    kinds_met: int = field("kinds of question met")
+    kinds_to_repeat: int = field("to repeat now")
+
+
+@answer("quiz progress", rows=True)
+class Topic(Answer):
+    """The same of one topic."""
+
+    topic: str = field("topic")
+    kinds: int = field("kinds")
+    met: int = field("met")
+    sittings: int = field("answered")
+    missed: int = field("missed")
+    repeat: int = field("to repeat")
 
 
 class Asking(o.Group):
@@ -228,32 +289,31 @@ def progress(topic: str | None, level: int | None) -> Report:
     state, warnings = review.load()
     kinds = quiz.chosen(topic, level)
     again = set(review.due([each.key for each in kinds], state))
-    topics: dict[str, dict[str, Any]] = {}
+    topics: dict[str, list[tuple[int, int, bool]]] = {}
     for each in kinds:
         card = state["cards"].get(each.key, {"seen": 0, "missed": 0})
-        row = topics.setdefault(each.topic, {"topic": each.topic, "kinds": 0, "met": 0, "sittings": 0, "missed": 0, "repeat": 0})
-        row["kinds"] += 1
-        row["met"] += card["seen"] > 0
-        row["sittings"] += card["seen"]
-        row["missed"] += card["missed"]
-        row["repeat"] += each.key in again
-    rows = sorted(topics.values(), key=lambda row: (-row["repeat"], -row["missed"], -row["sittings"]))
+        topics.setdefault(each.topic, []).append((card["seen"], card["missed"], each.key in again))
+    rows = [
+        Topic(
+            topic=topic,
+            kinds=len(cards),
+            met=sum(seen > 0 for seen, _, _ in cards),
+            sittings=sum(seen for seen, _, _ in cards),
+            missed=sum(missed for _, missed, _ in cards),
+            repeat=sum(repeat for _, _, repeat in cards),
+        )
+        for topic, cards in topics.items()
+    ]
+    rows.sort(key=lambda row: (-row.repeat, -row.missed, -row.sittings))
     return Report(
         command="quiz",
         title=f"Quiz, {c.counted(state['session'], 'sitting')} so far",
-        facts=(
-            Fact("sittings", "sittings", state["session"]),
-            Fact("kinds_met", "kinds of question met", sum(row["met"] for row in rows), note=f"of {len(kinds)}"),
-            Fact("kinds_to_repeat", "to repeat now", len(again), note="llmcalc quiz --review" if again else ""),
+        facts=facts(
+            Progress(sittings=state["session"], kinds_met=sum(row.met for row in rows), kinds_to_repeat=len(again)),
+            kinds_met=f"of {len(kinds)}",
+            kinds_to_repeat="llmcalc quiz --review" if again else "",
         ),
-        columns=(
-            Column("topic", "topic"),
-            Column("kinds", "kinds"),
-            Column("met", "met"),
-            Column("sittings", "answered"),
-            Column("missed", "missed"),
-            Column("repeat", "to repeat"),
-        ),
+        columns=columns(Topic),
         rows=tuple(rows),
         warnings=tuple(warnings),
     )
@@ -264,50 +324,44 @@ def progress(topic: str | None, level: int | None) -> Report:
 
 def report(found: list[Question], inputs: dict[str, Any], warnings: tuple[str, ...] = (), *, flat: bool = False) -> Report:
     """The questions with tolerances, slips and worked answers; `flat` leaves out what has parts."""
-    facts = (
-        Fact("questions", "questions", len(found)),
-        Fact("templates", "kinds of question in the bank", len(quiz.bank())),
-        Fact("topics", "topics in the bank", quiz.topics()),
-    )
-    columns = tuple(column for column in COLUMNS if not flat or column.key not in ("tolerances", "slips", "worked"))
     rows = [_row(number, question) for number, question in enumerate(found, 1)]
     if flat:
-        rows = [{**row, "choices": " | ".join(row["choices"])} for row in rows]
+        rows = [replace(row, choices=" | ".join(row.choices)) for row in rows]
     return Report(
         command="quiz",
         title=f"Quiz, seed {inputs['seed']}",
         inputs=inputs,
-        facts=() if flat else facts,
-        columns=columns,
+        facts=() if flat else facts(Bank(questions=len(found), templates=len(quiz.bank()), topics=tuple(quiz.topics()))),
+        columns=tuple(column for column in columns(Asked) if not flat or column.key not in FLAT),
         rows=tuple(rows),
         assumptions=("times are the textbook's, which --method napkin gives in every command",),
         warnings=warnings,
     )
 
 
-def _row(number: int, question: Question) -> dict[str, Any]:
+def _row(number: int, question: Question) -> Asked:
     numeric = question.kind == "number"
-    return {
-        "number": number,
-        "key": question.key,
-        "topic": question.topic,
-        "level": question.level,
-        "kind": question.kind,
-        "question": question.text,
-        "choices": list(question.choices),
-        "unit": question.unit,
-        "answer": question.answer,
-        "answer_text": answer_text(question),
-        "tolerances": {"exact": answers.EXACT, "close": answers.CLOSE, "factor": answers.ROUGH} if numeric else None,
-        "slips": [{"value": value, "text": text} for value, text in question.slips],
-        "worked": {
-            "steps": list(question.steps),
-            "explanation": _explained(question),
-            "derivation": derivation(spoken.figure(question.figure)) if question.figure is not None else None,
-        },
-        "command": shlex.join(("llmcalc", *question.command)) if question.command else None,
-        "result": question.result or None,
-    }
+    return Asked(
+        number=number,
+        key=question.key,
+        topic=question.topic,
+        level=question.level,
+        kind=question.kind,
+        question=question.text,
+        choices=question.choices,
+        unit=question.unit,
+        answer=question.answer,
+        answer_text=answer_text(question),
+        tolerances=Tolerances(exact=answers.EXACT, close=answers.CLOSE, factor=answers.ROUGH) if numeric else None,
+        slips=tuple(Slip(value=value, text=text) for value, text in question.slips),
+        worked=Worked(
+            steps=question.steps,
+            explanation=tuple(_explained(question)),
+            derivation=derivation(spoken.figure(question.figure)) if question.figure is not None else None,
+        ),
+        command=shlex.join(("llmcalc", *question.command)) if question.command else None,
+        result=question.result or None,
+    )
 
 
 def worksheet(found: list[Question], inputs: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Nouns in, Estimate out: no input, no output, no formatting."""
+"""Nouns in, Answered out: no input, no output, no formatting."""
 
 from __future__ import annotations
 
@@ -19,18 +19,6 @@ class Answered(Generic[R, Row]):
     results: R
     figures: dict[str, Figure]
     rows: tuple[Row, ...] = ()
-    inputs: dict[str, Any] = field(default_factory=dict)
-    assumptions: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Named results with the Figures behind them, rows, and what was assumed."""
-
-    results: dict[str, Any]
-    figures: dict[str, Figure]
-    rows: tuple[dict[str, Any], ...] = ()
     inputs: dict[str, Any] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

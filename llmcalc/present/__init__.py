@@ -136,7 +136,7 @@ class Report:
     header: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
     columns: tuple[Column, ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
+    rows: tuple[Answer, ...] = ()
     assumptions: tuple[str, ...] = ()
     told: tuple[str, ...] | None = None
     """Of the assumptions, those that a terminal shows; None: all."""

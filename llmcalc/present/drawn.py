@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from llmcalc.answers import Answer
 from llmcalc.present import Axis, Chart, Picture, Report, shown, tables
 from llmcalc.present.markup import text_of
 from llmcalc.present.plots import ticks
@@ -46,11 +47,11 @@ def _box(x: float, y: float, wide: float, high: float, colour: str, tip: str) ->
     )
 
 
-def _named(picture: Picture, row: Mapping[str, Any]) -> str:
+def _named(picture: Picture, row: Answer) -> str:
     return " · ".join(f"{word}{row[key]}" for key, word in picture.names if row.get(key) is not None)
 
 
-def _bars(picture: Picture, rows: list[Mapping[str, Any]]) -> str:
+def _bars(picture: Picture, rows: list[Answer]) -> str:
     """One bar a row from zero; what the command chose is in another colour and says so."""
     rows = rows[:MOST_BARS]
     names = [_named(picture, row) + (" ✓" if row.get(picture.chosen) else "") for row in rows]
@@ -66,7 +67,7 @@ def _bars(picture: Picture, rows: list[Mapping[str, Any]]) -> str:
     return _svg(34 + 24 * len(rows), parts, picture.label)
 
 
-def _stack(picture: Picture, rows: list[Mapping[str, Any]]) -> str:
+def _stack(picture: Picture, rows: list[Answer]) -> str:
     """A ledger as one bar: the whole comes first, what is taken is negative, what is left comes last; too much runs past a line."""
     whole, *parts, last = [(row[picture.names[0][0]], row[picture.key]) for row in rows]
     taken = [(name, -value) for name, value in (*parts, last) if value < 0 and (name, value) != last]

@@ -13,7 +13,7 @@ from llmcalc import hardware, sources, units
 from llmcalc import model as model_reader
 from llmcalc.architecture import Attention, Model
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate import Answered, Estimate, memory, verdict
+from llmcalc.estimate import Answered, memory, verdict
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment, Workload
 from llmcalc.quiz.question import LANGUAGES, LETTERS, Kind, Question
@@ -292,7 +292,7 @@ class Draw:
             result=result,
         )
 
-    def estimated(self, estimate: Estimate | Answered[Any, Any], result: str, unit: str, **rest: Any) -> Question:
+    def estimated(self, estimate: Answered[Any, Any], result: str, unit: str, **rest: Any) -> Question:
         """A question whose answer is what a command prints under `result`."""
         figure = rest.pop("figure", None) or estimate.figures.get(result)
         return self.number(estimate.results[result], unit, figure=figure, result=result, **rest)
