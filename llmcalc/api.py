@@ -58,6 +58,8 @@ def deploy(
     dp: int = 1,
     cp: int = 1,
     dcp: int = 1,
+    redundant_experts: int = 0,
+    imbalance: float | None = None,
     link: str | None = None,
     network: str | None = None,
     engine: str = "napkin",
@@ -90,6 +92,10 @@ def deploy(
         tp, pp = (count // (pp * dp * cp), pp) if pp > 1 or ep > 1 or dp > 1 or cp > 1 or dcp > 1 else row.layout(count)
     if dp > 1:
         ep = _dealt(model, max(1, tp), dp, ep)
+    if (redundant_experts or imbalance is not None) and ep == 1:
+        raise UsageError(
+            "bad-layout", "redundant experts and their imbalance are of experts that are dealt over ranks", "give `ep` or `dp`, too"
+        )
     plan = Deployment(
         device=hardware.joined(hardware.load(name), link, network),
         weights=memory.weight_format(model, weights, row)[0],
@@ -99,6 +105,8 @@ def deploy(
         ep=ep,
         cp=cp,
         dcp=dcp,
+        redundant_experts=redundant_experts,
+        imbalance=imbalance,
         engine=row,
         reserve_bytes=reserve_bytes,
         utilization=utilization,

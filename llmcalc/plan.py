@@ -56,6 +56,10 @@ class Deployment:
     ep: int = 1
     cp: int = 1
     dcp: int = 1
+    redundant_experts: int = 0
+    """Further copies of routed experts, in each mixture."""
+    imbalance: float | None = None
+    """Load of the busiest rank over the mean of those that experts are dealt over; None: even in a textbook, as measured in an engine."""
     engine: Engine = field(default_factory=lambda: ENGINES["napkin"])
     reserve_bytes: float = 0
     utilization: float | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from llmcalc import api, hardware, links
 from llmcalc.errors import UsageError
-from llmcalc.estimate import capacity, collectives, layout, step
+from llmcalc.estimate import capacity, collectives, layout, step, talk
 from llmcalc.figures import Figure
 from llmcalc.plan import Workload
 
@@ -114,6 +114,49 @@ def test_a_rate_that_cannot_be_is_not_taken_for_a_misspelt_name() -> None:
     with pytest.raises(UsageError) as caught:
         links.asked("0Gb/s", "network")
     assert "did you mean" not in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("method", ["napkin", "roofline", "expected"])
+@pytest.mark.parametrize("batch", [1, 64])
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-V3"])
+def test_matrices_cut_over_two_nodes_are_no_faster_than_a_stage_on_each(model: str, batch: int, method: str) -> None:
+    """LLMKube#1423: 192 network operations a step against 1; DeepEP and NCCL take tens of us for each of them."""
+    loaded = api.load_model(model)
+    cut, staged = (api.deploy(loaded, "16x h100-sxm", tp=16 // pp, pp=pp) for pp in (1, 2))
+    work = Workload(8192, batch)
+    assert step.step(loaded, cut, work, method).mid_s >= step.step(loaded, staged, work, method).mid_s
+
+
+def test_ranks_are_drawn_node_by_node_as_engines_place_them() -> None:
+    """vLLM's order: tensor-parallel ranks innermost, then those that share a context, stages, and data-parallel groups."""
+    model = api.load_model("deepseek-ai/DeepSeek-V3")
+    staged = api.deploy(model, "16x h100-sxm", tp=4, pp=4)
+    assert talk.drawing(staged) == (
+        "node 1: stage 1 tp 0-3 | stage 2 tp 0-3",
+        "node 2: stage 3 tp 0-3 | stage 4 tp 0-3",
+    )
+    wide = talk.drawing(api.deploy(model, "128x h100-sxm", tp=8, dp=16))
+    assert wide[0] == "node 1: group 1 tp 0-7" and wide[-2:] == ("8 nodes alike", "node 16: group 16 tp 0-7")
+    odd = api.deploy(model, "24x h100-sxm", tp=6, pp=4)  # six on each of four nodes, not 8, 8 and 8 with groups across
+    assert (talk.nodes(odd).count, talk.nodes(odd).tensor) == (4, 1)
+
+
+def test_redundant_experts_take_memory_and_an_uneven_load_takes_time() -> None:
+    """DeepSeek-V3 serves 256 experts with 32 redundant ones (arXiv:2412.19437): an eighth more of 58 x 256 x 3 x 7168 x 2048 bytes."""
+    model = api.load_model("deepseek-ai/DeepSeek-V3")
+    plain = api.deploy(model, "32x h100-sxm", tp=1, dp=32, weights="fp8")
+    more = api.deploy(model, "32x h100-sxm", tp=1, dp=32, weights="fp8", redundant_experts=32)
+    held = [layout.held_weight_bytes(model, plan).value for plan in (plain, more)]
+    assert held[1] - held[0] == pytest.approx(58 * 32 * 3 * 7168 * 2048, rel=0.01)
+    busy = replace(plain, imbalance=1.5)
+    read = [step.step(model, plan, Workload(4096, 2048), "napkin").terms["weight_read_s"].value for plan in (plain, busy)]
+    routed = 58 * 256 * 3 * 7168 * 2048 / 32 / 3.35e12
+    assert read[1] - read[0] == pytest.approx(routed / 2, rel=0.01)
+    with pytest.raises(UsageError, match="dealt over ranks"):
+        api.deploy(model, "8x h200-sxm", redundant_experts=8)
+    assert (
+        layout.obstacle(model, api.deploy(model, "32x h100-sxm", tp=1, dp=32, redundant_experts=1)) == "257 experts are not divisible by 32"
+    )
 
 
 # ---- contexts that ranks share ------------------------------------------------------------------------------------

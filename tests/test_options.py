@@ -46,6 +46,8 @@ VALUES = {
     "ep": "2",
     "cp": "2",
     "dcp": "2",
+    "redundant_experts": "32",
+    "expert_imbalance": "1.5",
     "link": "pcie4-host",
     "network": "100Gb/s",
     "engine": "vllm",
@@ -138,6 +140,11 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
     **{
         (command, "dcp"): ("-m deepseek-ai/DeepSeek-V3 -d 8xh200-sxm --tp 8" + " --cached 3k" * (command == "prefill"), "2")
         for command in BASE
+    },
+    **{
+        (command, name): (f"{MIXTURE} -d 8xh100-sxm --ep 8 --tp 1", value)
+        for command in BASE
+        for name, value in (("redundant_experts", "32"), ("expert_imbalance", "1.5"))
     },
     **{(command, "dp"): (MIXTURE, "2") for command in BASE if command not in ("plan", "simulate")},
     **{(command, "image"): ("-m google/gemma-3-27b-it -d h200-sxm", "896x896,4") for command in BASE},

@@ -113,6 +113,8 @@ def laid_out(
         dp=layout.dp,
         cp=layout.cp,
         dcp=layout.dcp,
+        redundant_experts=layout.redundant_experts,
+        imbalance=wires.expert_imbalance,
         link=wires.link,
         network=wires.network,
         engine=run.engine,
@@ -239,6 +241,8 @@ def _further(plan: Deployment) -> dict[str, Any]:
     """What few deployments have, echoed where it was given."""
     tuned = plan.adapters
     found: dict[str, Any] = {name: value for name, value in (("cp", plan.cp), ("dcp", plan.dcp)) if value > 1}
+    if plan.redundant_experts or plan.imbalance is not None:
+        found |= {"redundant_experts": plan.redundant_experts, "expert_imbalance": plan.imbalance}
     if plan.offload is not None:
         own = plan.offload
         found |= {"gpu_layers": own.gpu_layers, "n_cpu_moe": own.host_expert_layers, "cpu_offload_bytes": own.host_bytes}

@@ -68,6 +68,7 @@ def layouts(which: o.ModelChoice, place: Counted, work: o.Work, by: o.Reading, r
         rows=estimate.rows,
         assumptions=(*assumed, *estimate.assumptions),
         warnings=estimate.warnings,
+        remarks=r.placement,
         verdict=r.fastest is not None,
         rows_first=True,
         absent=(("", "null where `why` says what forbids the layout"),),

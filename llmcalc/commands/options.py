@@ -240,14 +240,30 @@ class Layout(Group):
         read=parse.counting(most=1024),
         help="Tensor parallel ranks that share a cache by its tokens.",
     )
+    redundant_experts = option(
+        "0",
+        "--redundant-experts",
+        "--num-redundant-experts",
+        "--ep-num-redundant-experts",
+        metavar="N",
+        read=parse.counting(least=0, most=65_536),
+        help="Further copies of experts in each mixture, over the expert parallel ranks.",
+    )
 
 
 class Wires(Group):
-    """What connects the devices."""
+    """What connects the devices, and how evenly they are busy."""
 
     section = "Deployment"
     link = option(None, "--link", metavar="LINK", help="Inside a node: pcie4-host, nvlink-bridge, tb5.")
     network = option(None, "--network", metavar="RATE", help="Between nodes, of each device: 400Gb/s, ndr.")
+    expert_imbalance = option(
+        None,
+        "--expert-imbalance",
+        metavar="FACTOR",
+        read=parse.imbalance,
+        help="Busiest expert parallel rank over their mean: 1.3. [default: 1; in an engine as measured]",
+    )
 
 
 class Named(Group):

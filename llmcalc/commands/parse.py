@@ -136,6 +136,14 @@ def variation(text: str, name: str) -> float:
     return value
 
 
+def imbalance(text: str, name: str) -> float:
+    """A largest load over the mean: 1 or more. Errors: bad-value."""
+    value = positive(text, name)
+    if not 1 <= value <= 1000:
+        raise UsageError("bad-value", f"{name} {text[:40]!r} is less than the mean, or no factor", f"write it like --{name} 1.3")
+    return value
+
+
 def positive(text: str, name: str) -> float:
     """A number above 0. Errors: bad-value."""
     try:

@@ -27,7 +27,7 @@ ROWS = (
             (
                 ("--quantization", "made"), ("--dtype", "dtype"),
                 ("--chunked-prefill-size", "step"), ("--max-running-requests", "asked"), ("--tp-size", "tp"), ("--pp-size", "pp"),
-                ("--dcp-size", "dcp"),
+                ("--dcp-size", "dcp"), ("--ep-num-redundant-experts", "redundant"),
                 ("--ep-size", "ep"), ("--kv-cache-dtype", "kv"), ("--enable-lora", "lora"),
                 ("--max-lora-rank", "lora_rank"), ("--max-loras-per-batch", "loras"),
             ),

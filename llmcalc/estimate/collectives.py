@@ -7,7 +7,6 @@ stages of a pipeline, then data-parallel groups.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from llmcalc import links
@@ -24,30 +23,7 @@ DISPATCH_BYTES = 1.03
 LOW_LATENCY_TOKENS = 256
 """Tokens of a rank up to which engines take DeepEP's low-latency kernels (vLLM's chunk of a data-parallel rank)."""
 LINE = "rank placement: tensor-parallel ranks side by side, then stages, then groups"
-
-
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """How a replica's ranks lie on nodes."""
-
-    per_node: int
-    """Devices that one link joins."""
-    count: int
-    """Nodes of the replica."""
-    tensor: int
-    """Nodes that a tensor-parallel group spans."""
-    expert: int
-    """Nodes that the ranks which share experts span."""
-    far_hops: int
-    """Boundaries between stages that lie between nodes."""
-
-
-def nodes(plan: Deployment) -> Nodes:
-    """Where the ranks of a replica lie."""
-    per = max(1, plan.device.devices_per_node)
-    stage = plan.spread
-    far = sum((boundary * plan.holders) % per == 0 for boundary in range(1, plan.pp))
-    return Nodes(per, math.ceil(plan.ranks / per), math.ceil(plan.tp / per), math.ceil(stage / per), far)
+nodes, network_of = talk.nodes, talk.network_of
 
 
 def link_of(device: Device) -> links.Link:
@@ -63,16 +39,6 @@ def link_of(device: Device) -> links.Link:
     return links.Link(device.link.type, rate.value, later, links.KERNELS, f"a link with {latency.value * 1e6:.0f} us and NVLink 4's shares")
 
 
-def network_of(device: Device) -> links.Link:
-    """The network between nodes; where a profile names none, what its class usually has, which `said` says."""
-    if device.network is not None:
-        if device.network.bytes_per_s == links.FREE.rate:
-            return links.FREE
-        known = links.named(device.network.type) or links.LINKS["ndr"]
-        return known._replace(rate=device.network.bytes_per_s)
-    return links.LINKS["ndr" if device.device_class == "datacenter" else "10gbe"]
-
-
 def said(plan: Deployment) -> tuple[str, ...]:
     """What is assumed of links and placement, in words; nothing for one device."""
     if plan.ranks == 1:
@@ -85,7 +51,7 @@ def said(plan: Deployment) -> tuple[str, ...]:
         network = network_of(plan.device)
         how = "assumed, as the profile names none" if plan.device.network is None else network.name
         between = f"{network.rate * 8 / 1e9:,.0f} Gbit/s a device, {how}"
-        words.append(f"{where.count} nodes of {where.per_node}; between them {between}, in expected times alone")
+        words.append(f"{where.count} nodes of {where.per_node}; between them {between}")
     return tuple(words)
 
 

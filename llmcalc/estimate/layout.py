@@ -54,8 +54,9 @@ def obstacle(model: Model, plan: Deployment) -> str | None:
     if reason is None and plan.pp > len(model.stack.layers):
         reason = f"{len(model.stack.layers)} layers do not make {plan.pp} stages"
     many = experts(model)
-    if reason is None and plan.ep > 1 and (not many or many % plan.ep):
-        reason = f"{many} experts are not divisible by {plan.ep}" if many else "there are no experts to deal"
+    copies = many + plan.redundant_experts
+    if reason is None and plan.ep > 1 and (not many or copies % plan.ep):
+        reason = f"{copies} experts are not divisible by {plan.ep}" if many else "there are no experts to deal"
     return reason
 
 
@@ -149,7 +150,7 @@ def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
 
 
 def _held_anywhere(model: Model, plan: Deployment) -> Figure:
-    _, experts = weight_split(model)
+    _, routed_params = weight_split(model)
     ahead = [draft_weight_bytes(model, plan)] if plan.draft_tokens else []
     if tuned := adapters.held_bytes(model, plan):
         ahead.append(tuned)
@@ -157,9 +158,12 @@ def _held_anywhere(model: Model, plan: Deployment) -> Figure:
     if plan.dp * plan.cp > 1:
         copies = Figure("copies", plan.dp * plan.cp, "", LAYOUT)
         rest = f.replicated_bytes.of(as_name="dense_weight_bytes", held_bytes=rest, copies=copies)
-    if not experts and not ahead:
+    if routed_params and plan.redundant_experts:
+        more = Figure("copies", 1 + plan.redundant_experts / experts(model), "", f"{plan.redundant_experts} more of each mixture's")
+        dealt = f.replicated_bytes.of(as_name="expert_weight_bytes", held_bytes=dealt, copies=more)
+    if not routed_params and not ahead:
         return replace(rest, name="weight_bytes")
-    return total("weight_bytes", "B", (rest, *((dealt,) if experts else ()), *ahead))
+    return total("weight_bytes", "B", (rest, *((dealt,) if routed_params else ()), *ahead))
 
 
 T = TypeVar("T")
@@ -256,7 +260,7 @@ def read_weight_bytes(model: Model, plan: Deployment, tokens: Any) -> tuple[Figu
     for (experts, top_k), per_expert in kinds.items():
         bits = expert_bits(model, plan, experts, per_expert * experts)
         touched = time.distinct_experts.of(
-            experts=Figure("experts", experts, "", memory.CONFIG),
+            experts=Figure("experts", experts + plan.redundant_experts, "", memory.CONFIG),
             top_k=Figure("top_k", top_k, "", memory.CONFIG),
             tokens=Figure("tokens", tokens, "tokens", "`batch`"),
         )

@@ -9,7 +9,7 @@ from typing import Any
 from llmcalc.answers import Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.errors import UsageError
-from llmcalc.estimate import Answered, capacity, layout, memory, step
+from llmcalc.estimate import Answered, capacity, layout, memory, step, talk
 from llmcalc.figures import Figure
 from llmcalc.formulas import serving as f
 from llmcalc.plan import Deployment, Workload
@@ -54,6 +54,7 @@ class Layouts(Answer):
     kv_heads: int = field("KV heads", shown=False)
     experts: int = field("experts")
     devices: int = field("devices", shown=False)
+    placement: tuple[str, ...] = field("placement", shown=False, meaning="of the fastest: the ranks of each node, in the order of engines")
 
 
 def divisors(n: int) -> list[int]:
@@ -120,6 +121,12 @@ def row(model: Model, plan: Deployment, devices: int, work: Workload, method: st
     )
 
 
+def drawn(model: Model, plan: Deployment, devices: int, row: Layout) -> tuple[str, ...]:
+    """Where the ranks of a layout lie, a line for each node."""
+    shapes = (option for option in layouts(model, plan, devices) if (option.tp, option.pp, option.ep) == (row.tp, row.pp, row.ep))
+    return talk.drawing(next(shapes), row.replicas)
+
+
 def compare(model: Model, plan: Deployment, devices: int, work: Workload, method: str = "napkin") -> Answered[Layouts, Layout]:
     """All layouts over `devices` devices, the fastest for `work.batch` sequences first."""
     step.check(method)
@@ -144,6 +151,7 @@ def compare(model: Model, plan: Deployment, devices: int, work: Workload, method
             kv_heads=kv_heads,
             experts=layout.experts(model),
             devices=devices,
+            placement=() if best is None else drawn(model, plan, devices, best),
         ),
         {},
         rows=tuple(rows),

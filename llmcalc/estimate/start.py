@@ -94,6 +94,7 @@ def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
         "experts": plan.ep > 1,
         **{key: value if value > 1 else "" for key, value in (("tp", plan.tp), ("pp", plan.pp), ("dp", plan.dp), ("ep", plan.ep))},
         **{key: value if value > 1 else "" for key, value in (("cp", plan.cp), ("dcp", plan.dcp))},
+        "redundant": plan.redundant_experts or "",
         "prefix": prefix_cached(model, plan),
         "several": slots > 1,
         "split": "tensor" if plan.tp > 1 else "",

@@ -178,7 +178,10 @@ def _engine_step(model: Model, plan: Deployment, work: Workload, found: Counts, 
     if use is _traced:
         n, one = _figures(n, "counted on one rank, at nominal rates"), Figure("imbalance_factor", 1.0, "", "one group")
     experts = {"all_read_s": n["all_experts_read_s"], "experts": n["experts"], "top_k": n["top_k"], "tokens": n["together"]}
-    shares = {"routing_share": given["routing_share"], "imbalance_factor": given["imbalance_factor"] if plan.dp > 1 else one}
+    uneven = given["imbalance_factor"] if plan.dp > 1 else one
+    if plan.imbalance is not None:
+        uneven = plan.imbalance if use is _plain else Figure("imbalance_factor", plan.imbalance, "", "`expert_imbalance`")
+    shares = {"routing_share": given["routing_share"], "imbalance_factor": uneven}
     routed = use(f.experts_read_s, "expert_read_s", experts | shares)
     parts = {
         "dense_s": _product("dense_s", n["dense_read_s"], n["dense_compute_s"], given, "dense_share", "compute_share", use),

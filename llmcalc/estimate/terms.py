@@ -142,13 +142,21 @@ def _napkin(model: Model, plan: Deployment, work: Workload, batch: Figure, w: Fi
     if experts is not None:
         ranks = Figure("devices", plan.spread, "", layout.LAYOUT)
         routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=ranks)
-        read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), routed))
+        read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), busiest(plan, routed)))
     read = _from_host(model, plan, read, work)
     if p.value is None:
         math = Figure("compute_s", None, "s", p.origin)
     else:
         math = time.compute_s.of(params=step_params(model), batch=batch, flops_per_s=p, devices=tp)
     return {"weight_read_bytes": read_bytes(plan, dense, experts), "weight_read_s": read, "compute_s": math}
+
+
+def busiest(plan: Deployment, mean: Figure) -> Figure:
+    """What the busiest rank takes of what is dealt over all of them, where the imbalance is stated."""
+    if plan.imbalance is None:
+        return mean
+    factor = Figure("imbalance_factor", plan.imbalance, "", "`expert_imbalance`")
+    return Figure(mean.name, mean.value * plan.imbalance, mean.unit, "on the busiest rank", None, (mean, factor))
 
 
 def _from_host(model: Model, plan: Deployment, read: Figure, work: Workload) -> Figure:
@@ -222,7 +230,7 @@ def operators(
         params = Figure("params", weight.rows * weight.columns, "params", f"{weight.rows} × {weight.columns}")
         if chosen:
             touched = time.distinct_experts.of(
-                experts=Figure("experts", weight.copies, "", memory.CONFIG),
+                experts=Figure("experts", weight.copies + plan.redundant_experts, "", memory.CONFIG),
                 top_k=Figure("top_k", weight.active, "", memory.CONFIG),
                 tokens=Figure("tokens", met, "tokens", batch.origin),
             )
@@ -407,7 +415,7 @@ def prompt_terms(model: Model, plan: Deployment, prompt_tokens: int, cached_toke
     if experts is not None:
         spread = Figure("devices", plan.ranks, "", layout.LAYOUT)
         routed = time.read_s.of(as_name="expert_read_s", bytes_read=experts, bandwidth_bytes_per_s=w, devices=spread)
-        read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), routed))
+        read = total("weight_read_s", "s", (replace(read, name="dense_read_s"), busiest(plan, routed)))
     prefix = (
         layout.sequence_bytes(model, plan, cached, reads=True) if cached_tokens else Figure("kv_read_bytes", 0, "B", "no cached prefix")
     )
@@ -500,4 +508,8 @@ def assumptions(model: Model, plan: Deployment) -> tuple[str, ...]:
         said.append(adapters.words(model, plan.adapters))
     if layout.experts(model):
         said.append("experts are drawn evenly and independently for each token")
+    if plan.imbalance is not None:
+        said.append(f"the busiest rank has {plan.imbalance:g} times the mean load of experts")
+    if plan.redundant_experts:
+        said.append(f"{plan.redundant_experts} redundant experts in each mixture: what they do to the balance is stated, not counted")
     return tuple(said)

@@ -35,7 +35,7 @@ def layouts(plan: Deployment, devices: int) -> Iterator[Deployment]:
     cut = plan.engine.layout(devices)[0] > 1
     for tp in range(min(devices, node) if cut else 1, 0, -1):
         if devices % tp == 0:
-            yield replace(plan, tp=tp, pp=devices // tp, ep=1, cp=1, dcp=1)
+            yield replace(plan, tp=tp, pp=devices // tp, ep=1, cp=1, dcp=1, redundant_experts=0, imbalance=None)
 
 
 def smallest(model: Model, plan: Deployment, work: Workload) -> Deployment | None:
