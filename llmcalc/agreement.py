@@ -49,7 +49,7 @@ _FLAGS: dict[Any, bool] = {"sparse": True, "moe": True, "dense": False, "mlp": F
 _SWITCHES: dict[str, tuple[str, ...]] = {
     "use_sliding_window": (*_WINDOWS, *_PERIODS),
     "use_sparse_attention": ("sparse_",),
-    "use_mla": ("kv_lora_rank", "q_lora_rank", "qk_", "v_head_dim"),
+    "use_mla": ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
     "use_dsa": ("index_",),
     "use_cla": ("cla_",),
     "mamba_enabled": ("mamba_",),

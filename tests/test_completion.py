@@ -87,6 +87,7 @@ def test_only_the_typed_command_is_loaded() -> None:
         "llmcalc.commands.parse",
         "llmcalc.commands.purse",
         "llmcalc.commands.spoken",
+        "llmcalc.commands.waiting",
     ]
 
 

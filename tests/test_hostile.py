@@ -504,7 +504,7 @@ def test_evil_text_inside_a_config(capsys: pytest.CaptureFixture[str]) -> None:
 SECRET = "hf_thisIsTheSecretOfNobody"
 ASKING = ["kv -m a/b", "weights -m a/b --from-files", "fit -m a/b -d l4", "decode -m a/b -d l4", "cost -m a/b -d l4", "quant -m a/b -d l4", "prefill -m a/b -d l4", "spec -m a/b -d l4", "plan -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9",
           "simulate -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9", "prefix -m a/b -d l4", "levers -m a/b -d l4 --prompt 9 --output-tokens 9", "layouts -m a/b -d l4", "compare -m a/b -d l4", "pareto -m a/b -d l4", "roofline -m a/b -d l4",
-          "models show a/b", "models check a/b", "kv -m a/b-GGUF:Q4_K_M", "hardware show nothing", "quiz --topic nothing", "doctor", "doctor --json", "rank -d rtx-4090 -c 4k --family llama"]  # fmt: skip
+          "models show a/b", "models check a/b", "kv -m a/b-GGUF:Q4_K_M", "hardware show nothing", "quiz --topic nothing", "doctor", "doctor --json", "report -m a/b -d l4 --rate 1 --prompt 9 --output-tokens 9", "rank -d rtx-4090 -c 4k --family llama"]  # fmt: skip
 IN_ONE_PROCESS = (
     "import sys, shlex\nfrom llmcalc.cli import main\nfor line in sys.stdin:\n    print(line, main(shlex.split(line)), flush=True)\n"
 )
