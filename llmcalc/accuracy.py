@@ -52,6 +52,8 @@ class Point:
     low: float
     high: float
     ideal: float
+    at_once: float
+    """Sequences in flight; of an open loop, as many as are expected."""
     unseen_low: float | None = None
     unseen_high: float | None = None
     """The range of bands that had not seen the source either."""
@@ -125,7 +127,7 @@ def unpredicted() -> list[dict[str, Any]]:
 UNSEEN = (
     "By a row's id: quantity, kind of row, kind of engine, class, whether a mixture; then measured, expected by a calibration that had not "
     "seen its source (where its class has no other: its model), and its model; the range's ends as factors of the time, and of one made "
-    "without the source; the napkin's. Seconds; of a load, tokens per second."
+    "without the source; the napkin's; sequences in flight. Seconds; of a load, tokens per second."
 )
 
 
@@ -139,7 +141,7 @@ def unseen() -> dict[str, list[Any]]:
 
 def _known(row: Mapping[str, Any], kept: list[Any]) -> Point:
     """A bundled row's point, from what calibrations that had not seen it expect."""
-    quantity, metric, kind, group, mixture, value, source, model, low, high, blind_low, blind_high, napkin = kept
+    quantity, metric, kind, group, mixture, value, source, model, low, high, blind_low, blind_high, napkin, at_once = kept
     ends = ((low, high), (blind_low, blind_high))
     (low, high), (blind_low, blind_high) = (
         (source / up, source / down) if quantity == "load" else (source * down, source * up) for down, up in ends
@@ -156,6 +158,7 @@ def _known(row: Mapping[str, Any], kept: list[Any]) -> Point:
         low=low,
         high=high,
         ideal=napkin,
+        at_once=at_once,
         unseen_low=blind_low,
         unseen_high=blind_high,
         without_model=model,
@@ -179,6 +182,7 @@ def point(row: Mapping[str, Any], model: Model) -> Point:
         low=found.low,
         high=found.high,
         ideal=ideal(asked),
+        at_once=asked.work.batch,
     )
 
 
@@ -285,9 +289,6 @@ def targets(found: list[Point]) -> list[tuple[str, list[Point]]]:
     def chosen(test: Callable[[Point], bool]) -> list[Point]:
         return [each for each in found if test(each)]
 
-    def at_once(each: Point) -> float:
-        return float(each.row.get("batch") or each.row.get("concurrency") or 1)
-
     def cards(each: Point) -> bool:
         return hardware.load(each.row["device"]).device_class != "datacenter" or each.group == "ada"
 
@@ -301,7 +302,7 @@ def targets(found: list[Point]) -> list[tuple[str, list[Point]]]:
         ("one prompt, desktops", chosen(lambda e: e.metric == "prompt" and e.kind == "desktop")),
         *((f"time per token of a server, {words}", [e for e in served if e.group == group]) for group, words in servers.items()),
         ("static batch of a server", chosen(lambda e: e.quantity == "request")),
-        ("first token of a server, up to 16 sequences", chosen(lambda e: e.metric == "ttft" and e.kind == "serving" and at_once(e) <= 16)),
+        ("first token of a server, up to 16 sequences", chosen(lambda e: e.metric == "ttft" and e.kind == "serving" and e.at_once <= 16)),
         ("full load, data centre", [e for e in load if not cards(e)]),
         ("full load, cards", [e for e in load if cards(e)]),
         ("joules per token", chosen(lambda e: e.quantity == "energy")),

@@ -62,6 +62,7 @@ def deploy(
     imbalance: float | None = None,
     link: str | None = None,
     network: str | None = None,
+    power_cap_w: float | None = None,
     engine: str = "napkin",
     reserve_bytes: float = 0,
     utilization: float | None = None,
@@ -97,7 +98,7 @@ def deploy(
             "bad-layout", "redundant experts and their imbalance are of experts that are dealt over ranks", "give `ep` or `dp`, too"
         )
     plan = Deployment(
-        device=hardware.joined(hardware.load(name), link, network),
+        device=hardware.limited(hardware.joined(hardware.load(name), link, network), power_cap_w),
         weights=memory.weight_format(model, weights, row)[0],
         kv=memory.kv_format(model, kv_dtype)[0],
         tp=max(1, tp),

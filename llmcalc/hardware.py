@@ -145,6 +145,14 @@ class Device:
     """Rated maximum [W]."""
     power_all_in_w: float | None = None
     """Facility power provisioned per device [W]."""
+    power_caps: tuple[tuple[float, float, float], ...] = ()
+    """Limits of power [W], and the shares of full speed at which memory is read and products are computed under them."""
+    power_cap_w: float | None = None
+    """The limit that is set; None: the rated maximum."""
+    reading_share: float = 1.0
+    """Of full speed under that limit, in the bandwidth above already."""
+    computing_share: float = 1.0
+    """The same of arithmetic."""
     release_year: int | None = None
     msrp_usd: float | None = None
     prices: tuple[Price, ...] = ()
@@ -159,6 +167,11 @@ class Device:
     """Field to `derived` or `unverified`."""
     origin: str = "bundled"
     """`bundled`, or the path of the file."""
+
+    @property
+    def power_most_w(self) -> float | None:
+        """What it may draw: rated, or the limit that is set. [W]"""
+        return self.power_cap_w if self.power_w is None else min(self.power_w, self.power_cap_w or self.power_w)
 
     @property
     def memory_usable_bytes(self) -> float | None:
@@ -218,6 +231,37 @@ def joined(device: Device, link: str | None, network: str | None) -> Device:
         given = links.asked(network, "network")
         device = replace(device, network=Network(given.name, given.rate))
     return device
+
+
+def limited(device: Device, watts: float | None) -> Device:
+    """The device under a limit of power, as fast as was measured there; between two limits on the line that joins them.
+
+    Errors: bad-power-cap (nobody measured that device under limits, or none so low or so high).
+    """
+    if watts is None:
+        return device
+    caps = device.power_caps
+    if not caps:
+        known = [ident for ident in ids() if load(ident).power_caps]
+        raise UsageError("bad-power-cap", f"how fast {device.id} is under a limit of power is not known", "known: " + ", ".join(known))
+    if not caps[0][0] <= watts <= caps[-1][0]:
+        raise UsageError(
+            "bad-power-cap",
+            f"{device.id} was measured at {caps[0][0]:g} to {caps[-1][0]:g} W, not at {watts:g}",
+            "give a limit between them",
+        )
+    above = next(cap for cap in caps if cap[0] >= watts)
+    below = next((cap for cap in reversed(caps) if cap[0] <= watts), above)
+    part = (watts - below[0]) / (above[0] - below[0]) if above[0] > below[0] else 0.0
+    reading, computing = (low + part * (high - low) for low, high in zip(below[1:], above[1:], strict=True))
+    return replace(
+        device,
+        bandwidth_bytes_per_s=device.bandwidth_bytes_per_s * reading,
+        compute={name: rate * computing for name, rate in device.compute.items()},
+        power_cap_w=watts,
+        reading_share=reading,
+        computing_share=computing,
+    )
 
 
 # ---- names ----------------------------------------------------------------------------------------------------------
@@ -478,6 +522,7 @@ def _bundled(ident: str) -> Device:
             "prices": tuple(Price(**each | {"source": Source(*each["source"])}) for each in row["prices"]),
             "measured_bandwidth": stream and Measured(**stream | {"sources": _cited(stream["sources"])}),
             "measured_matmul": matmul and Measured(**matmul | {"sources": _cited(matmul["sources"])}),
+            "power_caps": tuple(map(tuple, row["power_caps"])),
             "notes": tuple(row["notes"]),
             "sources": {block: _cited(rows) for block, rows in row["sources"].items()},
         }
@@ -641,6 +686,7 @@ def _device(profile: Profile, origin: str) -> Device:
         network=Network(network.type, network.per_device) if network else None,
         power_w=profile.power.tdp,
         power_all_in_w=profile.power.all_in,
+        power_caps=tuple((cap.at, cap.reading, cap.computing) for cap in profile.power.caps),
         release_year=profile.release.year,
         msrp_usd=profile.release.msrp,
         prices=tuple(Price(o.rate, o.type, o.provider, o.date, cites([o.source])[0]) for o in profile.prices),

@@ -190,6 +190,17 @@ class Network(_Block):
     """Bytes a second that one device can send."""
 
 
+class Cap(_Block):
+    """How fast one device is while its power is limited, as a share of its speed at the rated maximum."""
+
+    at: Watts
+    """The limit."""
+    reading: Annotated[float, Field(gt=0, le=1.2)]
+    """What bounds on memory: answers of one stream."""
+    computing: Annotated[float, Field(gt=0, le=1.2)]
+    """What bounds on arithmetic: prompts."""
+
+
 class Power(_Block):
     """A cap, not a typical draw."""
 
@@ -197,6 +208,8 @@ class Power(_Block):
     """The rated maximum of one device."""
     all_in: Watts | None = None
     """Facility power provisioned for one device with its share of host, network and cooling."""
+    caps: list[Cap] = Field(default_factory=list)
+    """Measured speeds under limits, in rising order."""
 
 
 class Release(_Block):

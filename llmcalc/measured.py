@@ -63,8 +63,6 @@ def field(row: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
 def engine(row: Mapping[str, Any]) -> Engine:
     """The engine at its age, and what of its build matters to its times. Errors: unknown-engine."""
     name = str(row.get("engine", "napkin")).lower()
-    if name == "exllamav3":
-        return replace(engines.ENGINES["napkin"], name=name, kind="desktop")
     if name in LIKE:
         return replace(engines.find(LIKE[name]), release=name)
     release = re.match(r"\d{1,4}\.\d{1,4}", str(row.get("version") or ""))

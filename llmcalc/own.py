@@ -157,7 +157,7 @@ def _number(value: Any, key: str, factor: float) -> float:
 def _engine(row: Mapping[str, Any]) -> dict[str, Any]:
     """The engine's name and release of 'vLLM 0.9.1', 'llama.cpp b4567', 'vllm==0.9'."""
     text = str(row.get("engine", "")).strip().lower()
-    if not text or text in ("exllamav3", *measured.LIKE):
+    if not text or text in measured.LIKE:
         return {}
     parts = re.fullmatch(r"([a-z][a-z. -]*?[a-z])[ @=:v]*((?:b?\d)[\w.]*)?", text)
     name, release = (parts[1], parts[2]) if parts else (text, None)
@@ -241,19 +241,20 @@ def _simulated(row: dict[str, Any], model: Model, name: str, share: str | None, 
     if name == "output":
         rate, batch = float(r.tokens_per_s), max(1.0, outcome.mean_batch)
         ideal = batch / _ideal(model, plan, prompt, output, batch, "step")
-        return _simulated_point(row, model, plan, "load", rate, (rate / high, rate / low), ideal)
+        return _simulated_point(row, model, plan, "load", rate, (rate / high, rate / low), ideal, batch)
     times = {"ttft": outcome.ttft, "tpot": outcome.tpot, "itl": outcome.itl, "request": outcome.e2e, "e2e": outcome.e2e}[name]
     at = OF_SHARE.get(share or "median") or (int(share[1:]) / 100 if share and share[0] == "p" else None)
     value = times.mean if at is None else times.at(at)
     if value is None:
         raise _bad(row, "the simulation measures no such time")
     quantity = "step" if name in ("tpot", "itl") else "ttft" if name == "ttft" else "request"
-    ideal = _ideal(model, plan, prompt, output, max(1.0, outcome.mean_batch), quantity)
-    return _simulated_point(row, model, plan, quantity, value, (value * low, value * high), ideal)
+    batch = max(1.0, outcome.mean_batch)
+    ideal = _ideal(model, plan, prompt, output, batch, quantity)
+    return _simulated_point(row, model, plan, quantity, value, (value * low, value * high), ideal, batch)
 
 
 def _simulated_point(
-    row: dict[str, Any], model: Model, plan: Deployment, quantity: str, value: float, ends: tuple[float, float], ideal: float
+    row: dict[str, Any], model: Model, plan: Deployment, quantity: str, value: float, ends: tuple[float, float], ideal: float, batch: float
 ) -> Point:
     return Point(
         row=row,
@@ -267,6 +268,7 @@ def _simulated_point(
         low=ends[0],
         high=ends[1],
         ideal=ideal,
+        at_once=batch,
     )
 
 

@@ -240,7 +240,8 @@ class Fit:
             mean.append(np.log(prior))
             width.append(sd)
             for by, spread in levels:
-                for key in sorted({case.keys[by] for case in rows}):
+                told = {key for (of, level, key) in KNOWN[kind] if (of, level) == (name, by)}
+                for key in sorted({case.keys[by] for case in rows} | told):
                     self.places[name, by, key] = len(mean)
                     mean.append(0.0)
                     width.append(spread)
@@ -488,6 +489,7 @@ def write_unseen(rows: list[Case], values: list[tuple[float, float]], found: dic
         band = rates.band(case.band, case.asked.model, case.asked.plan, found)
         model, source = (case.rate / value if case.quantity == "load" else value for value in pair)
         numbers = (case.asked.value, source, model, band.low, band.high, blind_band.low, blind_band.high, accuracy.ideal(case.asked))
+        numbers += (case.asked.work.batch,)
         words = (case.quantity, accuracy.word(case.asked), case.kind, rates.class_of(case.asked.plan) or "other", int(case.moe))
         made[str(case.row["id"])] = [*words, *(float(f"{n:.4g}") for n in numbers)]
     text = {"about": accuracy.UNSEEN, "date": DATE, "predicted": made}

@@ -8,6 +8,8 @@ from __future__ import annotations
 KERNELS = "aiconfigurator-core 0.12 kernel tables, 2026-09"
 
 Level = tuple[str, float]
+NEAR = 0.04
+"""How far a device's share of its rated arithmetic may lie from what large products measured there, as a logarithm."""
 # name: (prior, its standard deviation as a logarithm, what it depends on and how much, meaning, source of the prior)
 SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "dense_share": (0.82, 0.06, (("generation", 0.12), ("format", 0.12), ("generation, format", 0.1), ("engine", 0.12)),
@@ -19,7 +21,7 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
                     "of memory bandwidth, when attention reads caches", KERNELS),
     "score_share": (0.5, 0.3, (("generation", 0.2),), "of the 16-bit rate, in a step's attention", KERNELS),
     "compute_share": (0.62, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1),
-                      ("engine", 0.15), ("generation, engine", 0.15)),
+                      ("engine", 0.15), ("generation, engine", 0.15), ("device", NEAR)),
                       "of the format's rate, in a step's products", KERNELS),
     "expert_compute_share": (0.35, 0.3, (("generation", 0.2), ("expert format", 0.2), ("engine", 0.2)), "the same of experts", KERNELS),
     "apart_share": (0.25, 0.3, (), "of the shorter of reading and arithmetic, what does not overlap", KERNELS),
@@ -35,7 +37,7 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "step_s": (400e-6, 0.5, (("engine", 0.9),), "per step", "rows"),
     "interruption_share": (0.8, 0.15, (("engine", 0.2),), "of a prompt's time, what the running sequences wait", "rows"),
     "prompt_share": (0.6, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1),
-                      ("engine", 0.25)),
+                      ("engine", 0.25), ("device", NEAR)),
                      "of the format's rate, in a prompt's products", KERNELS),
     "prompt_expert_share": (0.3, 0.3, (("generation", 0.2), ("expert format", 0.2), ("generation, expert format", 0.1), ("engine", 0.25)),
                             "the same of experts", KERNELS),
@@ -112,6 +114,17 @@ KNOWN: dict[str, dict[tuple[str, str, str], tuple[float, float]]] = {
     },
 }
 """Factors that kernels or the same device under two releases tell: (factor, its standard deviation as a logarithm)."""
+USUAL = 0.8
+MATRICES = {
+    "a100-80-sxm": 0.87, "a100-40-sxm": 0.87, "a100-80-pcie": 0.81, "gh200-96": 0.84, "gh200-144": 0.84, "h20": 0.96, "b200": 0.78,
+    "b300": 0.79, "gb200": 0.73, "mi300x": 0.51, "mi325x": 0.60, "mi355x": 0.62, "gaudi2": 0.97, "gaudi3": 0.74, "l40s": 0.74,
+    "rtx-pro-6000-blackwell": 0.78, "rtx-pro-6000-blackwell-server": 0.78, "rtx-3090": 1.08, "rtx-4090": 1.01, "rtx-5090": 1.11,
+}  # fmt: skip
+"""Large products in 16 bits over the rated speed, where it is not the USUAL 80% of an H100: caps on power, real clocks above rated ones.
+[stas00/ml-engineering mamf-finder; torch.matmul up to 10240^3; hardware notes, 2026-11]"""
+KNOWN["serving"] |= {
+    (name, "device", device): (share / USUAL, NEAR) for name in ("compute_share", "prompt_share") for device, share in MATRICES.items()
+}
 USERS = {"sgl-cookbook": 0.4}
 """Sources that ran servers as they come: a factor of all their times, which no estimate has, and how far it may be from 1."""
 SPECS = {"serving": SERVING, "desktop": DESKTOP}

@@ -224,3 +224,36 @@ def test_no_single_stream_beats_the_floor(every: int) -> None:
             faster.append(row["id"])
     assert len(alone) > 1800 / every
     assert faster == []
+
+
+def asked_on_the_command_line(row: dict[str, Any], asked: measured.Asked) -> tuple[list[str], str] | None:
+    """The command that asks what a row measured, and the key of its answer; None where a command has no word for how it was run."""
+    plan, work, known = asked.plan, asked.work, asked.plan.engine
+    spoken = known.release in known.name and known.family != "napkin" and work.batch == int(work.batch) and not asked.burst
+    if not spoken or row.get("rate") or plan.batched_tokens or float(row.get("prompt") or 0) % 1 or float(row.get("output") or 0) % 1:
+        return None
+    line = ["-m", asked.model.id, "-d", f"{plan.ranks}x {plan.device.id}", "--engine", known.name, "--kv-dtype", plan.kv.name]
+    line += ["--weights", str(row.get("weights") or "auto"), "--tp", str(plan.tp), "--pp", str(plan.pp), "--dp", str(plan.dp)]
+    line += ["--ep", str(plan.ep), "--json"]
+    if asked.quantity == "step":
+        shape = ["--prompt", str(work.prompt), "--output-tokens", str(work.output)] if work.prompt else ["-c", str(work.ctx)]
+        return None if work.ctx % 1 else (["decode", *line, "-b", str(int(work.batch)), *shape], "expected_step_time_s")
+    if asked.quantity == "ttft" and work.batch == 1:  # prompt_tokens_per_s has no word for server and client
+        return ["prefill", *line, "--prompt", str(work.prompt), "--cached", str(work.cached)], "expected_ttft_s"
+    return None
+
+
+@pytest.mark.parametrize("every", [53, pytest.param(1, marks=pytest.mark.nightly)])
+def test_a_row_and_a_command_say_the_same(every: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `accuracy` vouches for is what `decode` and `prefill` print."""
+    compared = 0
+    for row in accuracy.bundled()[::every]:
+        asked = measured.ask(row, measured.model_of(row["model"]))
+        if found := asked_on_the_command_line(row, asked):
+            command, key = found
+            status = main(command)
+            answer = json.loads(capsys.readouterr().out)
+            assert status == 0, (row["id"], command, answer)
+            assert answer["results"][key] == pytest.approx(measured.estimate(asked).mid_s, rel=1e-6), (row["id"], command)
+            compared += 1
+    assert compared > 3000 / every

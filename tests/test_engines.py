@@ -807,6 +807,7 @@ DOCUMENTED = {
     "--kv_cache_dtype",  # trtllm-serve
     "mlx": "--model",
     "ollama": "",
+    "exllamav3": "--model-name --max-seq-len --cache-size --max-batch-size --chunk-size --cache-mode --tensor-parallel",  # TabbyAPI
 }
 
 
@@ -827,6 +828,7 @@ DOCUMENTED = {
         ("trt-llm", ("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--kv-dtype", "fp8"), "--kv_cache_dtype fp8"),
         ("mlx", ("-m", "Qwen/Qwen3-8B", "-d", "apple-m4-max", "--weights", "mlx-4bit"), "--model MODEL-MLX-4BIT"),
         ("ollama", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--kv-dtype", "q8_0"), "OLLAMA_KV_CACHE_TYPE=q8_0"),
+        ("exllamav3", ("-m", "Qwen/Qwen3-32B", "-d", "2x rtx-3090", "--weights", "exl3_4.0bpw", "--kv-dtype", "q8_0"), "--cache-mode Q8"),
         ("vllm", ("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--lora-rank", "16", "--max-loras", "4"), "--enable-lora --max-lora-rank 16"),
         ("llama.cpp", ("-m", "Qwen/Qwen3-30B-A3B", "-d", "rtx-4090", "--weights", "q4_k_m", "--n-cpu-moe", "12"), "--n-cpu-moe 12"),
     ],

@@ -50,6 +50,7 @@ VALUES = {
     "expert_imbalance": "1.5",
     "link": "pcie4-host",
     "network": "100Gb/s",
+    "power_cap": "250W",
     "engine": "vllm",
     "memory_utilization": "0.5",
     "reserve": "20GB",
@@ -137,6 +138,7 @@ WITH: dict[tuple[str, str], tuple[str, str]] = {
     ("pareto", "x"): ("", "tokens_per_s_per_user"),
     **{(command, "link"): ("-d 2xh100-sxm", "pcie4-host") for command in BASE if command != "plan"},
     ("kv", "lora_rank"): ("-c 1k", "64"),
+    **{(command, "power_cap"): ("-d rtx-3090 -m Qwen/Qwen3-8B --weights q4_k_m", "250W") for command in BASE},
     **{
         (command, "dcp"): ("-m deepseek-ai/DeepSeek-V3 -d 8xh200-sxm --tp 8" + " --cached 3k" * (command == "prefill"), "2")
         for command in BASE

@@ -43,7 +43,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_a_front_fits_its_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     widths = (40, 80, 120)
-    found = told(shlex.join(FRONT), monkeypatch, *({"COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb", "LINES": "100"} for width in widths))
+    found = told(
+        shlex.join(FRONT), monkeypatch, *({"COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb", "LINES": "100"} for width in widths)
+    )
     for width, (text, _) in zip(widths, found, strict=True):
         lines = text.splitlines()
         assert max(map(len, lines)) <= width

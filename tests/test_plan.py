@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,10 @@ def test_a_plan_keeps_its_limits(model: str, device: str, rate: float, kind: Kin
     assert answer.utilization is not None and answer.utilization <= service.max_utilization
     chosen = plan(found, device, tp=answer.tp or 0)
     one = served.candidate(found, chosen, service, service.traffic.sample())
-    for seed in (5, 6):
-        outcome = served.run(one, service, answer.replicas or 0, seed=seed, count=3000)
-        value = outcome.ttft.at(0.95)
-        assert value is not None and value <= ttft * 1.05  # another draw of the same traffic: a percentile has an error
-        value = outcome.tpot.at(0.95)
-        assert tpot is None or (value is not None and value <= tpot * 1.05)
+    # The middle of three draws of the same traffic: a percentile of one has an error.
+    outcomes = [served.run(one, service, answer.replicas or 0, seed=seed, count=2500) for seed in (5, 6, 7)]
+    assert sorted(each.ttft.at(0.95) or math.inf for each in outcomes)[1] <= ttft * 1.02
+    assert tpot is None or sorted(each.tpot.at(0.95) or math.inf for each in outcomes)[1] <= tpot * 1.02
     assert answer.devices == (answer.replicas or 0) * (answer.tp or 0)
 
 

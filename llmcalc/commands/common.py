@@ -117,6 +117,7 @@ def laid_out(
         imbalance=wires.expert_imbalance,
         link=wires.link,
         network=wires.network,
+        power_cap_w=wires.power_cap,
         engine=run.engine,
         reserve_bytes=run.reserve,
         utilization=run.memory_utilization,
@@ -207,7 +208,14 @@ def variant(plan: Deployment) -> tuple[str, ...]:
 
 def variants(devices: Iterable[Device]) -> tuple[str, ...]:
     """The same of several devices."""
-    return tuple(dict.fromkeys(note for device in devices for note in device.notes[:1] if " is taken as " in note))
+    devices = list(devices)
+    taken = [note for device in devices for note in device.notes[:1] if " is taken as " in note]
+    return tuple(dict.fromkeys([*taken, *(_under_limit(device) for device in devices if device.power_cap_w)]))
+
+
+def _under_limit(device: Device) -> str:
+    text = f"{device.id} at {device.power_cap_w:g} W of {device.power_w or 0:g}: memory is read at {device.reading_share:.0%} of full speed"
+    return f"{text}, products run at {device.computing_share:.0%}, as measured under such limits"
 
 
 def hardware_line(plan: Deployment) -> str:
@@ -241,6 +249,8 @@ def _further(plan: Deployment) -> dict[str, Any]:
     """What few deployments have, echoed where it was given."""
     tuned = plan.adapters
     found: dict[str, Any] = {name: value for name, value in (("cp", plan.cp), ("dcp", plan.dcp)) if value > 1}
+    if plan.device.power_cap_w is not None:
+        found["power_cap_w"] = plan.device.power_cap_w
     if plan.redundant_experts or plan.imbalance is not None:
         found |= {"redundant_experts": plan.redundant_experts, "expert_imbalance": plan.imbalance}
     if plan.offload is not None:

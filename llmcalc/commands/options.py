@@ -252,7 +252,7 @@ class Layout(Group):
 
 
 class Wires(Group):
-    """What connects the devices, and how evenly they are busy."""
+    """What connects the devices, how evenly they are busy, and how much power they may draw."""
 
     section = "Deployment"
     link = option(None, "--link", metavar="LINK", help="Inside a node: pcie4-host, nvlink-bridge, tb5.")
@@ -263,6 +263,9 @@ class Wires(Group):
         metavar="FACTOR",
         read=parse.imbalance,
         help="Busiest expert parallel rank over their mean: 1.3. [default: 1; in an engine as measured]",
+    )
+    power_cap = option(
+        None, "--power-cap", metavar="WATTS", read=parse.watts, help="Limit of each device, where its speeds are known: 250W."
     )
 
 

@@ -144,6 +144,17 @@ def imbalance(text: str, name: str) -> float:
     return value
 
 
+def watts(text: str, name: str) -> float:
+    """A power: 250W, 0.25 kW, 250. Errors: bad-value."""
+    try:
+        value = units.quantity(text if text.strip()[-1:].isalpha() else f"{text} W", "w")
+    except UsageError:
+        value = 0.0
+    if not value:
+        raise UsageError("bad-value", f"{name} {printable(repr(text), 40)} is no power", f"write it like --{name} 250W")
+    return value
+
+
 def positive(text: str, name: str) -> float:
     """A number above 0. Errors: bad-value."""
     try:

@@ -133,7 +133,11 @@ def _drafter(found: Model, which: Target, place: On, drafting: Drafting) -> tupl
         return chosen, estimator.preset_draft(found, chosen)
     if drafting.draft is not None:
         small = c.beside(which, drafting.draft)
-        plan = c.laid_out(small, str(place.hardware), On(tp=place.tp, pp=place.pp, ep=place.ep, link=place.link, network=place.network))
+        plan = c.laid_out(
+            small,
+            str(place.hardware),
+            On(tp=place.tp, pp=place.pp, ep=place.ep, link=place.link, network=place.network, power_cap=place.power_cap),
+        )
         return None, estimator.Draft(model=small, plan=plan, words=f"drafts by {small.id} on the same devices, one after another")
     if drafting.draft_cost is not None:
         return None, estimator.Draft(drafting.draft_cost)

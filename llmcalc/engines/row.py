@@ -78,6 +78,8 @@ class Engine:
     utilization: float = 1.0
     share_rule: Callable[[float, int, int, float], float] | None = None
     """The share by (memory, tp, ranks, tokens of a step), where a rule makes it that sets aside what a step and graphs take."""
+    files: str = ""
+    """How the formats are called that it alone loads, and nearly nothing else; empty: any."""
     kinds: tuple[str, ...] = ()
     """On which kinds of devices it runs; empty: all."""
     free_bytes: float = 0

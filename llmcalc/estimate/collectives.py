@@ -124,11 +124,16 @@ def exchange(device: Device, tokens: Figure, hidden: int, top_k: int, ranks: int
     value = tokens.value * hidden * width
     kernels = link.times.exchange
     if kernels is None:
+        # Without DeepEP an engine gathers every rank's tokens, and scatters the sums (vLLM's allgather_reducescatter), or swaps.
+        whole = Figure("message_bytes", tokens.value * hidden * layout.ACTIVATION_BYTES * ranks, "B", "of all ranks", None, (tokens,))
         sent = Figure("message_bytes", value * top_k, "B", "each token to each of its experts", None, (tokens,))
-        inside = all_to_all(link, sent, min(ranks, per), name)
-        if ranks <= per:
-            return inside
-        return total(name, "s", (inside, all_to_all(network_of(device), sent, math.ceil(ranks / per), "across_s")))
+        gathered, swapped = (
+            way(link, message, min(ranks, per), name)
+            if ranks <= per
+            else total(name, "s", (way(link, message, per, name), way(network_of(device), message, math.ceil(ranks / per), "across_s")))
+            for way, message in ((gather, whole), (all_to_all, sent))
+        )
+        return Figure(name, smaller(gathered.value, swapped.value), "s", "the faster of two ways", None, (gathered, swapped))
     hops, network = math.ceil(ranks / per), network_of(device)
     local = min(ranks, per)
     few, many = (kernels.combine, kernels.combine_many) if back else (kernels.dispatch, kernels.dispatch_many)

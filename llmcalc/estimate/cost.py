@@ -41,16 +41,16 @@ def hourly(plan: Deployment, owned: Ownership | None, replicas: int = 1) -> tupl
     """USD per hour of all devices, and where the price comes from. Errors: no-price, no-power."""
     device = plan.device
     if owned is not None:
-        if device.power_w is None:
+        if device.power_most_w is None:
             raise UsageError("no-power", f"{device.id} has no known power, so owning it cannot be priced", "give `price` instead")
         each = money.owned_usd_per_hour.of(
             purchase_usd=Figure("purchase_usd", owned.purchase_usd, "usd", "`purchase`"),
             years=Figure("years", owned.years, "", "`years`"),
-            power_w=Figure("power_w", device.power_w, "W", f"{device.id}, rated"),
+            power_w=Figure("power_w", device.power_most_w, "W", f"{device.id}, rated"),
             usd_per_kwh=Figure("usd_per_kwh", owned.usd_per_kwh, "usd", "`kwh`"),
             pue=Figure("pue", owned.pue, "", "`pue`"),
         )
-        power = f"{device.power_w:g} W at {usd(owned.usd_per_kwh)}/kWh, PUE {owned.pue:g}"
+        power = f"{device.power_most_w:g} W at {usd(owned.usd_per_kwh)}/kWh, PUE {owned.pue:g}"
         text = f"owned: {usd(owned.purchase_usd)} over {owned.years:g} years, {power}"
     elif plan.usd_per_device_hour is not None:
         each, text = (
@@ -188,7 +188,7 @@ def cost(
     for end, seconds in (("", likely.mid_s), ("_low", likely.low_s), ("_high", likely.high_s)):
         name = f"expected_usd_per_million_output_tokens{end}"
         found[name] = priced(name, seconds / work.batch, "the expected step, shared by the batch")
-    power = plan.device.power_w
+    power = plan.device.power_most_w
     found["energy_joules_per_token"] = (
         None
         if power is None

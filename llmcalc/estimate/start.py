@@ -97,6 +97,7 @@ def command(model: Model, plan: Deployment, ctx: int, seqs: int | None) -> str:
         "redundant": plan.redundant_experts or "",
         "prefix": prefix_cached(model, plan),
         "several": slots > 1,
+        "parallel": "True" if plan.tp > 1 else "",
         "split": "tensor" if plan.tp > 1 else "",
         "spread": 1 if plan.pp > 1 else "",
         "lora": adapters is not None,

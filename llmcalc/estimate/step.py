@@ -514,6 +514,9 @@ def energy(model: Model, plan: Deployment, work: Workload) -> Timed | None:
     length = _engine_step(model, plan, work, found, given)
     kernels = total("kernels_s", "s", tuple(part for part in length.inputs if part.name in KERNELS))
     share = f.power_share.of(idle_share=given["idle_share"], busy_share=given["busy_share"], kernels_s=kernels, step_time_s=length)
+    if plan.device.power_cap_w is not None:
+        limit = Figure("power_cap_w", plan.device.power_cap_w, "W", "`power_cap`")
+        share = f.limited_share.of(as_name="power_share", power_share=share, power_cap_w=limit, power_w=plan.device.power_w)
     mid = f.expected_joules_per_token.of(
         power_w=Figure("power_w", plan.device.power_w, "W", f"{plan.device.id}, rated"),
         devices=Figure("devices", plan.ranks, "", layout.LAYOUT),

@@ -169,6 +169,16 @@ def power_share(idle_share, busy_share, kernels_s, step_time_s):
     return smaller(1, idle_share + busy_share * kernels_s / step_time_s)
 
 
+@formula(unit="1", ref="a driver's limit of power, e.g. nvidia-smi --power-limit")
+def limited_share(power_share, power_cap_w, power_w):
+    """Of rated power, drawn under a limit: what would be drawn without, at most the limit. [1]
+
+    >>> limited_share(0.95, 175, 350)
+    0.5
+    """
+    return smaller(power_share, power_cap_w / power_w)
+
+
 @formula(unit="J", ref="arXiv:2310.03003")
 def expected_joules_per_token(power_w, devices, power_share, step_time_s, batch):
     """Energy of one token at the share of rated power that is drawn. [J]
