@@ -213,9 +213,26 @@ def test_states_limit_the_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     groups = charged.Groups.of(load_model("Qwen/Qwen3.5-27B", offline=True), plan())
     assert groups is not None
     assert groups.page_bytes * groups.size == 51380224
-    found = run(capsys, "fit", "-m", "Qwen/Qwen3.5-27B", "-d", "h100-sxm", "--weights", "fp8", "--engine", "vllm", "--max-num-seqs", "1024")
+    on = ("fit", "-m", "Qwen/Qwen3.5-27B", "-d", "h100-sxm", "--weights", "fp8", "--engine", "vllm")
+    found = run(capsys, *on, "--max-num-seqs", "1024")
     blocks = found["results"]["kv_budget_bytes"] // 51380224
     assert any(f"the pool holds {blocks:,} states, vllm wants 1,024" in line for line in found["warnings"])
+    assert not found["results"]["fits"] and found["results"]["start_command"] is None
+    # Whoever names no number gets one that starts; without CUDA graphs nothing is refused.
+    assert f"--max-num-seqs {blocks * 5 // 6} " in run(capsys, *on)["results"]["start_command"] + " "
+    assert run(capsys, *on, "--max-num-seqs", "1024", "--enforce-eager")["results"]["fits"]
+
+
+@pytest.mark.parametrize(
+    ("device", "weights", "share", "real"),
+    # States at vLLM's default of 1,024 sequences, which abort: vllm-project/recipes pulls 551 and 831.
+    [("h100-sxm", "fp8", "0.95", 856), ("rtx-pro-6000-maxq", "fp8", "0.92", 939), ("rtx-pro-6000-maxq", "bf16", "0.95", 556)],
+)
+def test_sequences_that_aborted_do_not_fit(device: str, weights: str, share: str, real: int, capsys: pytest.CaptureFixture[str]) -> None:
+    on = ("fit", "-m", "Qwen/Qwen3.5-27B", "-d", device, "--weights", weights, "--engine", "vllm", "--memory-utilization", share)
+    assert not run(capsys, *on, "--max-num-seqs", "1024")["results"]["fits"]
+    started = re.search(r"--max-num-seqs (\d+)", run(capsys, *on)["results"]["start_command"])
+    assert started is not None and int(started[1]) <= real * 1.07
 
 
 @pytest.mark.parametrize("engine", ["napkin", "vllm", "sglang", "llama.cpp", "trt-llm"])

@@ -51,7 +51,7 @@ def reported(found: Model, which: o.Whence, place: o.Stored, work: o.Work, run: 
     estimate = verdict.fit(found, plan, held)
     r, slots = estimate.results, capacity.running(plan, held)
     others = sum(row.engine not in (None, plan.engine.name) for row in estimate.rows)
-    yes, headline = verdict_of(plan, r, others)
+    yes, headline = verdict_of(plan, r, others, slots)
     ends = found.max_context
     beyond = f"in memory; the model itself ends at {ends:,}" if ends and (r.max_ctx_tokens or 0) > ends else ""
     return Report(
@@ -96,13 +96,13 @@ def reported(found: Model, which: o.Whence, place: o.Stored, work: o.Work, run: 
 SECOND = ("engine", "holds", "max_batch", "max_ctx_tokens", "kv_capacity_tokens", "why")
 
 
-def verdict_of(plan: Deployment, r: verdict.Fit, others: int) -> tuple[bool, str]:
+def verdict_of(plan: Deployment, r: verdict.Fit, others: int, slots: int) -> tuple[bool, str]:
     """Whether the answer is yes, and the words of the headline. What the textbook's memory holds, an engine has to hold, too."""
     if r.refused is not ABSENT:
         runs = plan.engine.runs_on(plan.device.vendor, plan.device.kind)
         return False, f"engines refuse tp {plan.tp}, pp {plan.pp}, ep {plan.ep}" if runs else r.refused
     if not r.fits:
-        return False, "does not fit"
+        return False, "does not fit" if r.max_batch < slots else f"{plan.engine.name} does not start so"
     if plan.engine.nominal and others and not any(name != plan.engine.name for name in r.engines_that_hold):
         return False, "fits by arithmetic; in none of the engines that run there"
     return True, "fits"

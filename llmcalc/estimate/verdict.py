@@ -83,7 +83,8 @@ def holds(model: Model, plan: Deployment, work: Workload) -> Held:
     said = remarks(model, plan, work, found)
     if not plan.engine.nominal:
         said += engine_warnings(model, plan, batch, found["kv_budget_bytes"].value)
-    fits = batch >= capacity.running(plan, work) and capacity.refusal(model, plan) is None
+    starves = starved(model, plan, found["kv_budget_bytes"].value)
+    fits = batch >= capacity.running(plan, work) and not (capacity.refusal(model, plan) or starves)
     return Held(fits, batch, tuple(said))
 
 
@@ -116,7 +117,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
     value = {key: figure.value for key, figure in found.items()}
     budget, exact = value["kv_budget_bytes"], value["max_batch_exact"]
     batch, slots = capacity.sequences(plan, exact), capacity.running(plan, work)
-    refused = capacity.refusal(model, plan)
+    refused, starves = capacity.refusal(model, plan), starved(model, plan, budget)
     longest = capacity.longest_context(model, plan, slots, budget) if budget > 0 else 0
     needed = needed_bytes(plan, work, found)
     warnings = remarks(model, plan, work, found)
@@ -128,7 +129,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
     tokens = held_tokens(plan, work, exact, logged)
     others = by_engine(model, plan, work)
     results = Fit(
-        fits=batch >= slots and refused is None,
+        fits=batch >= slots and not (refused or starves),
         max_batch=batch,
         max_batch_exact=exact,
         max_ctx_tokens=longest,
@@ -147,8 +148,8 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
     )
     results = replace(results, **_on_host(model, plan, work, results.fits))
     if not plan.engine.nominal:
-        obstacle = start.obstacle(model, plan, work.ctx, results.fits or (plan.engine.pool and batch > 0))
-        warnings += [f"start_command: {obstacle}"] if obstacle else []
+        obstacle = starves or start.obstacle(model, plan, work.ctx, results.fits or (plan.engine.pool and batch > 0))
+        warnings += [f"start_command: {obstacle}"] if obstacle and not starves else []
         results = replace(
             results,
             engine_bytes=_bytes(held_bytes(plan, value, needed, beside)),
@@ -192,11 +193,19 @@ def held_tokens(plan: Deployment, work: Workload, exact: float, logged: int) -> 
 
 
 def at_once(model: Model, plan: Deployment, slots: int, budget: float) -> int | None:
-    """Sequences that an engine is told to run at a time; None: its default, unless the pool has states for fewer."""
+    """Sequences that an engine is told to run at a time; None: its default, unless the pool may have states for fewer."""
     if plan.engine.slot_caches:
         return slots
-    states = charged.state_blocks(model, plan, budget)
+    states = charged.sure_states(model, plan, budget)
     return plan.max_sequences or (states if states is not None and states < plan.slots else None)
+
+
+def starved(model: Model, plan: Deployment, budget: float) -> str | None:
+    """Why vLLM stops at start-up with the sequences asked for, which may each need a state. [config/compilation.py: has_mamba_layers]"""
+    if plan.max_sequences is None or plan.eager or plan.engine.family != "vllm":
+        return None
+    sure = charged.sure_states(model, plan, budget)
+    return f"too few states for {plan.max_sequences:,} sequences" if sure is not None and sure < plan.max_sequences else None
 
 
 def _bytes(value: float) -> Any:
@@ -249,10 +258,11 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
     found = []
     if batch > plan.slots > 1:
         found.append(f"memory holds {batch:,} sequences, {plan.engine.name} runs at most {plan.slots:,} at a time (`max_num_seqs`)")
-    states = charged.state_blocks(model, plan, budget)
-    if states is not None and states < plan.slots and plan.engine.family == "vllm":  # SGLang takes fewer by itself
-        less = f"start it with `max_num_seqs={states}` or less"
-        found.append(f"the pool holds {states:,} states, {plan.engine.name} wants {plan.slots:,}: {less}")
+    states, sure = charged.state_blocks(model, plan, budget), charged.sure_states(model, plan, budget)
+    if states is not None and sure is not None and sure < plan.slots and plan.engine.family == "vllm":  # SGLang takes fewer by itself
+        about = "" if states < plan.slots else " by an estimate that may be a sixth too large"
+        less = f"start it with `max_num_seqs={sure}` or less"
+        found.append(f"the pool holds {states:,} states{about}, {plan.engine.name} wants {plan.slots:,}: {less}")
     if model.towers and plan.engine.pool and not overheads.encoder(model, plan, Figure("tokens", 1)):
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
     if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
@@ -283,6 +293,7 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[FitRow]:
         budget, exact = held["kv_budget_bytes"].value, max(0, held["max_batch_exact"].value)
         refused = layout.obstacle(model, other) if other.ranks > 1 else None
         batch, slots = 0 if refused and not engine.nominal else capacity.sequences(other, exact), capacity.running(other, work)
+        refused = refused or starved(model, other, budget)
         longest = capacity.longest_context(model, other, slots, budget) if batch and budget > 0 else 0
         found.append(
             FitRow(
