@@ -129,3 +129,19 @@ def test_only_the_command_line_knows_flags() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 wrong += [f"{path.relative_to(PACKAGE)}: {flag}" for flag in re.findall(r"--[a-z][a-z-]+", node.value) if flag in known]
     assert not wrong, "say `name`; commands/spoken.py turns it into a flag"
+
+
+def test_functions_stay_small() -> None:
+    """None over 80 lines, at most ten over 60; a command takes groups of options, never more than eight."""
+    long: dict[str, int] = {}
+    wide = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                place = f"{path.relative_to(PACKAGE)}:{node.name}"
+                long[place] = (node.end_lineno or 0) - node.lineno + 1
+                if "commands" in path.parts and len(node.args.args) + len(node.args.kwonlyargs) > 8:
+                    wide.append(place)
+    assert not {place: lines for place, lines in long.items() if lines > 80}
+    assert sum(lines > 60 for lines in long.values()) <= 10, sorted(place for place, lines in long.items() if lines > 60)
+    assert not wide

@@ -43,16 +43,8 @@ def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o
     tokens, assumed = c.held(found, work)
     sequences, hardware, engine = work.batch, place.hardware, run.engine
     estimate = memory.kv(found, tokens, sequences, place.kv_dtype)
-    plan = None
-    held: dict[str, Any] = {}
-    said: tuple[str, ...] = ()
-    split = place.gave("tp", "pp", "ep", "dp")
-    if hardware is not None or engine != "napkin" or split:
-        ranks = {name: place.words[name] for name in ("tp", "pp", "ep", "dp") if getattr(place, name) is not None}
-        layout = place if hardware else o.Layout(weights="bf16", kv_dtype=place.kv_dtype, **ranks)
-        policy = run if hardware else o.Running(engine=engine, max_num_batched_tokens=run.max_num_batched_tokens)
-        plan = c.laid_out(found, hardware or LARGE, layout, policy)
-        held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None)
+    plan = _placed(found, place, run)
+    held, said = beside(found, plan, tokens, sequences, on_device=hardware is not None) if plan else ({}, ())
     r = replace(estimate.results, **held)
     fits = r.max_batch is ABSENT or r.max_batch >= sequences
     short = () if fits else (f"does not fit: {hardware} holds {r.max_batch:,} of {sequences:,} sequences",)
@@ -98,6 +90,18 @@ def kv(which: o.ModelChoice, work: o.Work, place: Beside, run: o.Running, out: o
         ),
     )
     c.say(report, out)
+
+
+def _placed(found: Model, place: Beside, run: o.Running) -> Deployment | None:
+    """The deployment that the options describe; None where they say neither a device nor an engine nor a layout."""
+    if place.hardware is not None:
+        return c.laid_out(found, place.hardware, place, run)
+    degrees = ("tp", "pp", "ep", "dp")
+    if run.engine == "napkin" and not place.gave(*degrees):
+        return None
+    ranks = {name: place.words[name] for name in degrees if getattr(place, name) is not None}
+    layout = o.Layout(weights="bf16", kv_dtype=place.kv_dtype, **ranks)
+    return c.laid_out(found, LARGE, layout, o.Running(engine=run.engine, max_num_batched_tokens=run.max_num_batched_tokens))
 
 
 LARGE = "h100-sxm"

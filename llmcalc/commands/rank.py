@@ -58,16 +58,7 @@ def rank_command(place: Machines, wish: Wish, run: Engine, out: o.File) -> None:
     names = words(place.hardware)
     if not names:
         raise UsageError("bad-value", "no device is named", "give one with --hardware, or auto")
-    asked = rank.Asked(
-        ctx=wish.ctx or c.DEFAULT_CTX,
-        strict=wish.ctx is not None,
-        batch=wish.batch,
-        least_tokens_per_s=wish.min_speed,
-        task=_one_of(wish.task, quality.TASKS, "task"),
-        engine=run.engine and engines.find(run.engine).name,
-        family=wish.family,
-        sort=_one_of(wish.sort, rank.SORTS, "sort"),
-    )
+    asked = _asked(wish, run)
     machines = [rank.machine(name) for name in names]
     models = list(rank.candidates(asked))
     if not models:
@@ -117,6 +108,19 @@ def rank_command(place: Machines, wish: Wish, run: Engine, out: o.File) -> None:
         ),
     )
     c.say(report, out)
+
+
+def _asked(wish: Wish, run: Engine) -> rank.Asked:
+    return rank.Asked(
+        ctx=wish.ctx or c.DEFAULT_CTX,
+        strict=wish.ctx is not None,
+        batch=wish.batch,
+        least_tokens_per_s=wish.min_speed,
+        task=_one_of(wish.task, quality.TASKS, "task"),
+        engine=run.engine and engines.find(run.engine).name,
+        family=wish.family,
+        sort=_one_of(wish.sort, rank.SORTS, "sort"),
+    )
 
 
 def _one_of(word: str, known: tuple[Any, ...], name: str) -> Any:

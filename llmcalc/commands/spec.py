@@ -59,12 +59,7 @@ class Drafting(o.Group):
 
 def spec(which: Target, place: On, work: o.Work, drafting: Drafting, by: o.Deciding, run: o.Running, out: o.Output) -> None:
     """Speculative decoding: tokens per step, speed-up at this batch and context, the best draft length."""
-    proof, p, q = None, drafting.p, drafting.q
-    model, hardware = which.model, place.hardware
-    if (p is None) != (q is None):
-        raise UsageError("bad-value", "--p and --q come together", "write them like --p 0.6,0.4 --q 0.9,0.1")
-    if p is not None and q is not None:
-        proof = estimator.exactness(estimator.distribution(p.split(","), "p"), estimator.distribution(q.split(","), "q"))
+    model, hardware, proof = which.model, place.hardware, _proof(drafting.p, drafting.q)
     if model is None or hardware is None:
         if proof is None or model is not None or hardware is not None:
             raise UsageError(
@@ -122,6 +117,15 @@ def spec(which: Target, place: On, work: o.Work, drafting: Drafting, by: o.Decid
         ),
     )
     c.say(report, out)
+
+
+def _proof(p: str | None, q: str | None) -> estimator.Exactness | None:
+    """That of two distributions, where they are given. Errors: bad-value, bad-distribution."""
+    if p is not None and q is not None:
+        return estimator.exactness(estimator.distribution(p.split(","), "p"), estimator.distribution(q.split(","), "q"))
+    if p is not None or q is not None:
+        raise UsageError("bad-value", "--p and --q come together", "write them like --p 0.6,0.4 --q 0.9,0.1")
+    return None
 
 
 def _drafter(found: Model, which: Target, place: On, drafting: Drafting) -> tuple[estimator.Preset | None, estimator.Draft]:

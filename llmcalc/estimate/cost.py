@@ -140,65 +140,23 @@ def cost(
             raise
         hour, price_text = None, problem.message
     told = step.readings(model, plan, work, method)
-    parts, length, likely = told.force.terms, told.force.mid, told.expected
-    busy = Figure("utilization", utilization, "", "`utilization`")
-    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "`batch`"), step_time_s=length)
-
-    def priced(name: str, seconds: float | None, origin: str) -> Figure | None:
-        if hour is None or seconds is None:
-            return None
-        per_token = Figure("seconds_per_token", seconds, "s", origin)
-        return money.usd_per_million_from_time.of(as_name=name, usd_per_hour=hour, seconds_per_token=per_token, utilization=busy)
-
-    own_s, endless_s, whose = _shares(model, plan, work, method, parts)
-    marginal = priced("marginal_usd_per_million", own_s, whose)
-    fixed = priced("fixed_usd_per_million", length.value / work.batch - own_s, "the rest of the step, shared by the batch")
-    floor = priced(
-        "usd_per_million_output_floor", endless_s, "reading one sequence's cache" if method == "napkin" else "a share of an endless batch"
-    )
-    prompt = work.prompt_tokens
-    reading = step.prompt_busy(model, plan, prompt, work.cached, method)
-    per_prompt_token = None if reading.value is None else reading.value / prompt / plan.dp
-    read = priced("usd_per_million_input_tokens", per_prompt_token, f"prefill of {prompt:,} tokens, per token")
+    likely, prompt = told.expected, work.prompt_tokens
     answer = work.output if work.output is not None else prompt
-    found: dict[str, Figure | None] = {
-        "usd_per_million_output_tokens": None
-        if hour is None
-        else money.usd_per_million_tokens.of(
-            as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=busy
-        ),
-        "fixed_usd_per_million": fixed,
-        "marginal_usd_per_million": marginal,
-        "usd_per_million_output_floor": floor,
-        "usd_per_million_input_tokens": read,
-    }
-    output = found["usd_per_million_output_tokens"]
-    found["usd_per_million_blended"] = (
-        None
-        if read is None or output is None
-        else money.blended_usd_per_million.of(
-            as_name="usd_per_million_blended",
-            input_usd=read,
-            output_usd=output,
-            prompt_tokens=Figure("prompt_tokens", prompt, "tokens", "`prompt`"),
-            output_tokens=Figure("output_tokens", answer, "tokens", "`output_tokens`"),
-        )
-    )
-    found["napkin_usd_per_million_output_tokens"] = priced("napkin_usd_per_million_output_tokens", told.napkin.mid_s / work.batch, "")
-    for end, seconds in (("", likely.mid_s), ("_low", likely.low_s), ("_high", likely.high_s)):
-        name = f"expected_usd_per_million_output_tokens{end}"
-        found[name] = priced(name, seconds / work.batch, "the expected step, shared by the batch")
+    rate = time.tokens_per_s.of(batch=Figure("batch", work.batch, "", "`batch`"), step_time_s=told.force.mid)
+    reading = step.prompt_busy(model, plan, prompt, work.cached, method)
+    found: dict[str, Figure | None] = dict.fromkeys(PRICES)
+    if hour is not None:
+        busy = Figure("utilization", utilization, "", "`utilization`")
+        seconds = None if reading.value is None else reading.value / prompt / plan.dp
+        found |= _prices(hour, busy, rate, told, work, _shares(model, plan, work, method, told.force.terms), seconds)
     power = plan.device.power_most_w
-    found["energy_joules_per_token"] = (
-        None
-        if power is None
-        else money.joules_per_token.of(
-            as_name="energy_joules_per_token",
-            power_w=Figure("power_w", power, "W", f"{plan.device.id}, rated"),
-            devices=Figure("devices", plan.ranks, "", layout.LAYOUT),
-            tokens_per_s=rate,
+    found["energy_joules_per_token"] = None
+    if power is not None:
+        rated = Figure("power_w", power, "W", f"{plan.device.id}, rated")
+        devices = Figure("devices", plan.ranks, "", layout.LAYOUT)
+        found["energy_joules_per_token"] = money.joules_per_token.of(
+            as_name="energy_joules_per_token", power_w=rated, devices=devices, tokens_per_s=rate
         )
-    )
     fitted = verdict.holds(model, plan, work)
     warnings = [*fitted.warnings]
     if hour is None:
@@ -209,14 +167,6 @@ def cost(
         warnings.append(f"usd_per_million_input_tokens and usd_per_million_blended: {reading.origin}")
     if power is None:
         warnings.append(f"energy_joules_per_token, expected_joules_per_token, expected_power_w: no power is recorded for {plan.device.id}")
-    shown = (
-        "usd_per_million_output_tokens",
-        "expected_usd_per_million_output_tokens",
-        "usd_per_million_output_floor",
-        "fixed_usd_per_million",
-        "usd_per_million_blended",
-        "energy_joules_per_token",
-    )
     values: dict[str, Any] = {key: None if figure is None else figure.value for key, figure in found.items()} | told.beside
     values |= _power(model, plan, work, likely.mid_s, owned, utilization)
     return Answered(
@@ -225,14 +175,14 @@ def cost(
             usd_per_hour=None if hour is None else hour.value,
             paid_devices=paid(plan).value if plan.device.rented > 1 else ABSENT,
             tokens_per_s=rate.value,
-            tpot_s=length.value,
+            tpot_s=told.force.mid.value,
             expected_step_time_s=likely.mid_s,
             expected_step_time_low_s=likely.low_s,
             expected_step_time_high_s=likely.high_s,
             fits=fitted.fits,
         ),
         inputs={"prompt_tokens": prompt, "output_tokens": answer},
-        figures={key: figure for key in shown if (figure := found[key]) is not None},
+        figures={key: figure for key in SHOWN if (figure := found[key]) is not None},
         assumptions=(
             *terms.assumptions(model, plan),
             *(() if hour is None else (price_text,)),
@@ -245,12 +195,74 @@ def cost(
     )
 
 
+SHOWN = (
+    "usd_per_million_output_tokens",
+    "expected_usd_per_million_output_tokens",
+    "usd_per_million_output_floor",
+    "fixed_usd_per_million",
+    "usd_per_million_blended",
+    "energy_joules_per_token",
+)
+"""What is explained."""
+PRICES = (
+    *SHOWN[:-1],
+    "marginal_usd_per_million",
+    "usd_per_million_input_tokens",
+    "napkin_usd_per_million_output_tokens",
+    "expected_usd_per_million_output_tokens_low",
+    "expected_usd_per_million_output_tokens_high",
+)
 ENDLESS = 10**7
 """Sequences of a batch that is as good as endless."""
 
 
-def _shares(model: Model, plan: Deployment, work: Workload, method: str, parts: dict[str, Figure]) -> tuple[float, float, str]:
-    """(What one more sequence adds to a step, its share of an endless batch's step, what the former is). [s]
+def _prices(
+    hour: Figure,
+    busy: Figure,
+    rate: Figure,
+    told: step.Readings,
+    work: Workload,
+    shares: tuple[float, float, str, str],
+    seconds_per_prompt_token: float | None,
+) -> dict[str, Figure | None]:
+    """USD per million tokens of every kind; None of those that need a prompt's time where that is not known."""
+
+    def priced(name: str, seconds: float | None, origin: str) -> Figure | None:
+        if seconds is None:
+            return None
+        per_token = Figure("seconds_per_token", seconds, "s", origin)
+        return money.usd_per_million_from_time.of(as_name=name, usd_per_hour=hour, seconds_per_token=per_token, utilization=busy)
+
+    own_s, endless_s, whose, endless_whose = shares
+    prompt, likely = work.prompt_tokens, told.expected
+    read = priced("usd_per_million_input_tokens", seconds_per_prompt_token, f"prefill of {prompt:,} tokens, per token")
+    output = money.usd_per_million_tokens.of(
+        as_name="usd_per_million_output_tokens", usd_per_hour=hour, tokens_per_s=rate, utilization=busy
+    )
+    blended = None
+    if read is not None:
+        blended = money.blended_usd_per_million.of(
+            as_name="usd_per_million_blended",
+            input_usd=read,
+            output_usd=output,
+            prompt_tokens=Figure("prompt_tokens", prompt, "tokens", "`prompt`"),
+            output_tokens=Figure("output_tokens", work.output if work.output is not None else prompt, "tokens", "`output_tokens`"),
+        )
+    rest = told.force.mid.value / work.batch - own_s
+    found = [
+        priced("fixed_usd_per_million", rest, "the rest of the step, shared by the batch"),
+        priced("marginal_usd_per_million", own_s, whose),
+        priced("usd_per_million_output_floor", endless_s, endless_whose),
+        priced("napkin_usd_per_million_output_tokens", told.napkin.mid_s / work.batch, ""),
+    ]
+    for end, seconds in (("", likely.mid_s), ("_low", likely.low_s), ("_high", likely.high_s)):
+        name = f"expected_usd_per_million_output_tokens{end}"
+        found.append(priced(name, seconds / work.batch, "the expected step, shared by the batch"))
+    return {one.name: one for one in (output, read, blended, *found) if one is not None}
+
+
+def _shares(model: Model, plan: Deployment, work: Workload, method: str, parts: dict[str, Figure]) -> tuple[float, float, str, str]:
+    """(What one more sequence adds to a step, its share of an endless batch's step, what either is). [s]
 
     By the textbook its own cache, and past the critical batch its arithmetic; by the others the difference of two steps.
     """
@@ -259,8 +271,8 @@ def _shares(model: Model, plan: Deployment, work: Workload, method: str, parts: 
         arithmetic = parts["compute_s"].value or 0
         binds = arithmetic > parts["weight_read_s"].value
         own_s = cache_s + (arithmetic / work.batch if binds else 0)
-        return own_s, cache_s, "one sequence's cache" + (" and arithmetic" if binds else "")
+        return own_s, cache_s, "one sequence's cache" + (" and arithmetic" if binds else ""), "reading one sequence's cache"
     one, more, endless = (
         step.step(model, plan, replace(work, batch=batch), method).mid_s for batch in (work.batch, work.batch + 1, ENDLESS)
     )
-    return more - one, endless / ENDLESS, "what one more sequence adds to the step"
+    return more - one, endless / ENDLESS, "what one more sequence adds to the step", "a share of an endless batch"

@@ -176,11 +176,8 @@ def levers(state: State) -> list[Lever]:
             "nothing: the output keeps the target's distribution; measure the acceptance",
             lambda s: replace(s, acceptance=0.8),
         )
-    if (
-        plan.device.link is not None
-        and layout.tp_obstacle(state.model, plan.tp * 2) is None
-        and plan.tp * 2 <= plan.device.devices_per_node
-    ):
+    linked = plan.device.link is not None and plan.tp * 2 <= plan.device.devices_per_node
+    if linked and layout.tp_obstacle(state.model, plan.tp * 2) is None:
         add(f"tp {plan.tp * 2}", NOTHING, lambda s: replace(s, plan=replace(s.plan, tp=s.plan.tp * 2)))
     if state.output >= 64:
         add(

@@ -437,6 +437,13 @@ class Weights(Answer):
     mtp_bytes: float | None = field("  in bytes", "B")
 
 
+def _mtp_bytes(model: Model, fmt: Format) -> int | float:
+    """Of the layers that predict further tokens."""
+    if isinstance(fmt, Checkpoint):
+        return whole(sum(checkpoint.size(weight, kept) for weight, kept in zip(model.stack.mtp, fmt.mtp, strict=True)))
+    return whole(f.weight_bytes(sum(weight.params for weight in model.stack.mtp), fmt.bits))
+
+
 def weights(model: Model, weights_format: str = "auto") -> Answered[Weights, Part]:
     """Parameters by part, and their bytes; bytes are None where nobody knows the checkpoint's quantiser."""
     warnings = list(model.notes)
@@ -448,7 +455,6 @@ def weights(model: Model, weights_format: str = "auto") -> Answered[Weights, Par
         warnings.append(f"weight_bytes and bits_per_weight: {problem.message}; {problem.hint}")
     shipped = fmt if isinstance(fmt, Checkpoint) else None
     by_part: dict[str, list[Figure]] = {}
-    mtp_bytes: int | float | None
     sizes: dict[str, list[Figure]] = {}
     active: dict[str, int] = {}
     towers: dict[str, int] = {}
@@ -496,11 +502,6 @@ def weights(model: Model, weights_format: str = "auto") -> Answered[Weights, Par
         )
         for part in sorted(by_part, key=lambda part: PARTS.index(part) if part in PARTS else len(PARTS))
     ]
-    mtp = sum(weight.params for weight in model.stack.mtp)
-    if shipped:
-        mtp_bytes = whole(sum(checkpoint.size(weight, kept) for weight, kept in zip(model.stack.mtp, shipped.mtp, strict=True)))
-    else:
-        mtp_bytes = whole(f.weight_bytes(mtp, fmt.bits)) if fmt else None
     if total_params is None:
         warnings.append("tower_params and total_params: the shape of the tower is not read; bytes are of the language model alone")
     results = Weights(
@@ -512,8 +513,8 @@ def weights(model: Model, weights_format: str = "auto") -> Answered[Weights, Par
         embedding_params=sum(weight.params for weight in model.stack.embedding),
         weight_bytes=round(size.value) if size else None,
         bits_per_weight=bits.value if bits else None,
-        mtp_params=mtp,
-        mtp_bytes=mtp_bytes,
+        mtp_params=sum(weight.params for weight in model.stack.mtp),
+        mtp_bytes=None if fmt is None else _mtp_bytes(model, fmt),
     )
     return Answered(
         results=results,

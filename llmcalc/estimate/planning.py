@@ -300,9 +300,7 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
         )
         figures["max_rate_per_replica"] = serving.highest(found.rates, found.profile, found.batch_limit, found.policy.chunk)[0]
     else:
-        bindings = {one.binding for one in tried}
-        bindings = bindings - {"memory", None} or bindings  # what is too small has a larger sibling that is too slow
-        results = Plan(binding=bindings.pop() if len(bindings) == 1 else None)
+        results = Plan(binding=_common(tried))
         warnings.insert(0, f"no layout that was tried meets the limits, and all figures are null{_closest(tried)}")
     answer = Answered(
         results,
@@ -318,6 +316,13 @@ def plan(model: Model, deployments: list[Deployment], service: Service, *, fixed
         warnings=tuple(warnings),
     )
     return Planned(answer, deployments[0] if chosen is None else chosen.plan)
+
+
+def _common(tried: list[Sized]) -> Binding | None:
+    """What binds all that were tried; None: not one thing. What is too small has a larger sibling that is too slow."""
+    bindings = {one.binding for one in tried}
+    bindings = bindings - {"memory", None} or bindings
+    return bindings.pop() if len(bindings) == 1 else None
 
 
 def _try(

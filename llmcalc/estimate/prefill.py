@@ -128,25 +128,11 @@ def prefill(
     textbook = step.first_token(alone, plan, pieces)
     likely = step.ttft(model, plan, prompt, cached, int(work.batch) if work is not None else 0, found)
     floor = step.ttft(model, plan, prompt, cached, method="roofline")
-    warnings = capacity.cautions(model, plan, prompt)
-    arithmetic = attention = None
-    if alone.value is None:
-        warnings.append(
-            "prefill_time_s, ttft_s, napkin_ttft_s, floor_ttft_s, prompt_tokens_per_s, gemm_s, attention_s, compute_bound_from_tokens "
-            f"and attention_bound_from_tokens: {alone.origin}"
-        )
-    else:
-        arithmetic, attention = arithmetic_binds(model, plan), attention_equals_gemms(model, plan)
-        if arithmetic is None:
-            warnings.append("compute_bound_from_tokens: no prompt below 2^20 tokens keeps the arithmetic busier than the memory")
-        if attention is None:
-            warnings.append("attention_bound_from_tokens: attention takes less than the matrices for every prompt below 2^30 tokens")
+    arithmetic, attention, unknown = _turns(model, plan, alone)
+    warnings = [*capacity.cautions(model, plan, prompt), *unknown]
     rows: list[Chunk] = []
-    assumptions = [
-        *terms.assumptions(model, plan),
-        Aside(f"method {method}: {step.METHODS[method]}"),
-        Aside("an idle server: no queue, no network"),
-    ]
+    way = Aside(f"method {method}: {step.METHODS[method]}")
+    assumptions = [*terms.assumptions(model, plan), way, Aside("an idle server: no queue, no network")]
     if work is not None and alone.value is not None:
         rows = chunk_rows(model, plan, work, prompt, cached, tuple(sorted({*CHUNKS, *((chunk,) if chunk else ())})))
         if chunk:
@@ -165,7 +151,7 @@ def prefill(
     if eyes is not None and eyes.value is not None:
         first = total("ttft_s", "s", (first, eyes)) if first.value is not None else first
         textbook = total("ttft_s", "s", (textbook, eyes)) if textbook.value is not None else textbook
-        mid, low, high = (each if each is None else each + eyes.value / vision.REACHED for each in (mid, low, high))
+        mid, low, high = (None if each is None else each + eyes.value / vision.REACHED for each in (mid, low, high))
         bottom = bottom if bottom is None else bottom + eyes.value
         assumptions.append(f"the image encoder: one pass, expected at {vision.REACHED:.0%} of the 16-bit rate (an assumption)")
     results = Prefill(
@@ -178,11 +164,7 @@ def prefill(
         attention_flops=found["attention_flops"].value,
         prompt_tokens_per_s=None if busy.value is None else plan.dp * prompt / busy.value,
         bound=terms.prompt_bound(found),
-        gemm_s=found["gemm_s"].value,
-        attention_s=found["attention_s"].value,
-        weight_read_s=found["weight_read_s"].value,
-        kv_read_s=found["kv_read_s"].value,
-        communication_s=found["communication_s"].value,
+        **{key: found[key].value for key in ("gemm_s", "attention_s", "weight_read_s", "kv_read_s", "communication_s")},
         attention_share=found["attention_flops"].value / found["prefill_flops"].value,
         pipeline_bubble=serving.pipeline_bubble(plan.pp, pieces),
         compute_bound_from_tokens=arithmetic,
@@ -203,6 +185,20 @@ def prefill(
         assumptions.append(f"expected{others}: {likely.words}")
     inputs = {"prompt_tokens": prompt, "cached_tokens": cached, "chunk_tokens": chunk}
     return Answered(results, figures, tuple(rows), inputs, tuple(assumptions), tuple(warnings))
+
+
+def _turns(model: Model, plan: Deployment, alone: Figure) -> tuple[int | None, int | None, list[str]]:
+    """(Prompt from which arithmetic binds, from which attention leads, what is not known and why)."""
+    if alone.value is None:
+        keys = "prefill_time_s, ttft_s, napkin_ttft_s, floor_ttft_s, prompt_tokens_per_s, gemm_s, attention_s, compute_bound_from_tokens"
+        return None, None, [f"{keys} and attention_bound_from_tokens: {alone.origin}"]
+    arithmetic, attention = arithmetic_binds(model, plan), attention_equals_gemms(model, plan)
+    never = []
+    if arithmetic is None:
+        never.append("compute_bound_from_tokens: no prompt below 2^20 tokens keeps the arithmetic busier than the memory")
+    if attention is None:
+        never.append("attention_bound_from_tokens: attention takes less than the matrices for every prompt below 2^30 tokens")
+    return arithmetic, attention, never
 
 
 def _saved(model: Model, plan: Deployment, prompt: int, alone: Figure) -> float | None:

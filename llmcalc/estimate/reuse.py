@@ -75,14 +75,7 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
     block_bytes = held.value / prompt_mean * block_tokens
     caches = [BlockCache(math.floor(tier.size / block_bytes)) for tier in tiers]
     endless = BlockCache(math.inf)
-    tokens, hits, most, hitting, theirs = 0, [0] * len(tiers), 0, 0, 0
-    for request, blocks in read_blocks(path):
-        tokens += request.prompt
-        for index, cache in enumerate(caches):
-            hits[index] += hit_tokens(request.prompt, cache.found(blocks), block_tokens)
-        found = hit_tokens(request.prompt, endless.found(blocks), block_tokens)
-        if found:
-            most, hitting, theirs = most + found, hitting + 1, theirs + request.prompt
+    tokens, hits, most, hitting, theirs = _replayed(path, block_tokens, caches, endless)
     # Long prompts find more: a hit is set against the prompts that have one.
     asked = max(2, round(theirs / hitting)) if hitting else prompt_mean
     hit = min(round(most / hitting), asked - 1) if hitting else 0
@@ -97,37 +90,12 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
         again = Figure("recompute_s", saved, "s", "TTFT without the hit less TTFT with it")
         figures["break_even_bytes_per_s"] = f.break_even_link.of(as_name="break_even_bytes_per_s", moved_bytes=moved, recompute_s=again)
         even = float(figures["break_even_bytes_per_s"].value)
-    rows, above = [], 0.0
-    for tier, cache, count in zip(tiers, caches, hits, strict=True):
-        reached = max(above, count / tokens)
-        fetch_s, first = 0.0, warm_s
-        if tier.bytes_per_s:
-            link = Figure("link_bytes_per_s", tier.bytes_per_s, "B/s", ASKED)
-            fetch = f.transfer_s.of(as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=link)
-            fetch_s = float(fetch.value)
-            if warm is not None:
-                figures[f"{tier.name}_ttft_s"] = total("ttft_s", "s", (fetch, warm.mid))
-                first = float(figures[f"{tier.name}_ttft_s"].value)
-        quicker = saved / fetch_s if saved is not None and fetch_s else None
-        rows.append(
-            Kept(
-                tier=tier.name,
-                size_bytes=tier.size,
-                blocks=int(cache.places),
-                hit_share=reached - above,
-                hit_share_so_far=reached,
-                bytes_per_s=tier.bytes_per_s,
-                fetch_s=fetch_s,
-                ttft_s=first,
-                reading_faster=quicker,
-                worth=None if saved is None else saved > fetch_s,
-            )
-        )
-        above = reached
+    shares = [count / tokens for count in hits]
+    rows = _kept(tiers, [int(cache.places) for cache in caches], shares, moved, saved, None if warm is None else warm.mid, figures)
     results = Reused(
         requests=requests,
         prompt_tokens=tokens,
-        hit_share=above,
+        hit_share=max(0.0, *shares),
         hit_share_unbounded=most / tokens,
         block_tokens=block_tokens,
         block_bytes=block_bytes,
@@ -158,6 +126,58 @@ def reused(model: Model, plan: Deployment, path: str, block_tokens: int, tiers: 
             *(() if saved is not None else ("ttft_s, recompute_s: the profile gives no compute rate for these weights",)),
         ),
     )
+
+
+def _kept(
+    tiers: tuple[Tier, ...],
+    places: list[int],
+    shares: list[float],
+    moved: Figure,
+    saved: float | None,
+    warm: Figure | None,
+    figures: dict[str, Figure],
+) -> list[Kept]:
+    """A row of each tier, whose figures join the others."""
+    rows, above = [], 0.0
+    for tier, blocks, share in zip(tiers, places, shares, strict=True):
+        reached = max(above, share)
+        fetch_s, first = 0.0, None if warm is None else float(warm.value)
+        if tier.bytes_per_s:
+            link = Figure("link_bytes_per_s", tier.bytes_per_s, "B/s", ASKED)
+            fetch = f.transfer_s.of(as_name="fetch_s", moved_bytes=moved, link_bytes_per_s=link)
+            fetch_s = float(fetch.value)
+            if warm is not None:
+                figures[f"{tier.name}_ttft_s"] = total("ttft_s", "s", (fetch, warm))
+                first = float(figures[f"{tier.name}_ttft_s"].value)
+        rows.append(
+            Kept(
+                tier=tier.name,
+                size_bytes=tier.size,
+                blocks=blocks,
+                hit_share=reached - above,
+                hit_share_so_far=reached,
+                bytes_per_s=tier.bytes_per_s,
+                fetch_s=fetch_s,
+                ttft_s=first,
+                reading_faster=saved / fetch_s if saved is not None and fetch_s else None,
+                worth=None if saved is None else saved > fetch_s,
+            )
+        )
+        above = reached
+    return rows
+
+
+def _replayed(path: str, block_tokens: int, caches: list[BlockCache], endless: BlockCache) -> tuple[int, list[int], int, int, int]:
+    """(Tokens of all prompts, those each cache finds, those an endless one finds, prompts with such a hit, and their tokens)."""
+    tokens, hits, most, hitting, theirs = 0, [0] * len(caches), 0, 0, 0
+    for request, blocks in read_blocks(path):
+        tokens += request.prompt
+        for index, cache in enumerate(caches):
+            hits[index] += hit_tokens(request.prompt, cache.found(blocks), block_tokens)
+        found = hit_tokens(request.prompt, endless.found(blocks), block_tokens)
+        if found:
+            most, hitting, theirs = most + found, hitting + 1, theirs + request.prompt
+    return tokens, hits, most, hitting, theirs
 
 
 def _means(path: str) -> tuple[int, int]:

@@ -297,34 +297,27 @@ def speculation(
     best = best_length(model, plan, work, rate, draft, longest, method)
     chosen = drafts if drafts is not None else best or 1
     found = at(model, plan, work, rate, chosen, draft, method)
-    rows = []
-    for batch in sorted({*BATCHES, work.batch}):
+
+    def row(batch: int) -> AtBatch:
         point = Workload(work.ctx, batch)
         here = at(model, plan, point, rate, chosen, draft, method)
         own = best_length(model, plan, point, rate, draft, longest, method)
-        rows.append(
-            AtBatch(
-                batch=batch,
-                speedup=here["speedup"].value,
-                tpot_s=here["tpot_s"].value,
-                plain_tpot_s=here["plain_s"].value,
-                best_draft_tokens=own,
-                **beside(model, plan, point, rate, chosen, draft),
-                best_speedup=at(model, plan, point, rate, own, draft, method)["speedup"].value if own else 1.0,
-            )
+        return AtBatch(
+            batch=batch,
+            speedup=here["speedup"].value,
+            tpot_s=here["tpot_s"].value,
+            plain_tpot_s=here["plain_s"].value,
+            best_draft_tokens=own,
+            **beside(model, plan, point, rate, chosen, draft),
+            best_speedup=at(model, plan, point, rate, own, draft, method)["speedup"].value if own else 1.0,
         )
+
+    rows = [row(batch) for batch in sorted({*BATCHES, work.batch})]
     slower = [row.batch for row in rows if row.speedup < 1]
     cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
     extra, memory_words = draft_memory(model, plan, work, draft)
     held = verdict.holds(model, plan, Workload(work.ctx + chosen, work.batch))
-    warnings = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
-    intensity, ridge = verify_intensity(model, plan, chosen + 1)
-    if ridge is not None and intensity > ridge:
-        warnings.append(
-            f"step_time_s: {chosen + 1} queries per cache make attention need {intensity:.0f} FLOP per byte, over the device's "
-            f"{ridge:.0f}: "
-            "arithmetic would bind there, so the gain is overstated"
-        )
+    warnings = [*model.notes, *capacity.cautions(model, plan, work.ctx), *_overstated(model, plan, chosen + 1)]
     if best == 0:
         warnings.append("best_draft_tokens: speculation does not pay at this batch and context")
     results = Speculation(
@@ -374,6 +367,17 @@ def verify_intensity(model: Model, plan: Deployment, queries: int) -> tuple[floa
             found = max(found, entry.flops * queries / size if size else 0)
     rate = terms.compute_rate(plan.device, memory.compute_format(model)[0]).value
     return found, None if rate is None else rate / plan.device.bandwidth_bytes_per_s
+
+
+def _overstated(model: Model, plan: Deployment, queries: int) -> tuple[str, ...]:
+    """That arithmetic would bind the attention of the verification, where it would."""
+    intensity, ridge = verify_intensity(model, plan, queries)
+    if ridge is None or intensity <= ridge:
+        return ()
+    return (
+        f"step_time_s: {queries} queries per cache make attention need {intensity:.0f} FLOP per byte, over the device's {ridge:.0f}: "
+        "arithmetic would bind there, so the gain is overstated",
+    )
 
 
 def draft_memory(model: Model, plan: Deployment, work: Workload, draft: Draft) -> tuple[float | None, str]:

@@ -848,15 +848,7 @@ def step(c: Config) -> Stack:
         if per_layer is not None and layer < depth:
             query = per_layer[layer].count("num_attention_heads", default=heads) if layer in per_layer else heads
         mixers.append(mixer(span, query))
-    enum, first = c.get("moe_layers_enum"), c.maybe("first_k_dense_replace", least=0)
-    if enum is None:
-        chosen = set(range(3 if first is None else first, depth))  # the class starts at 3
-    else:
-        given = enum.split(",") if isinstance(enum, str) else enum if isinstance(enum, list) else ["?"]
-        parts = [str(part).strip() for part in given]
-        if not all(part.isdecimal() for part in parts if part):
-            raise c.fail("moe_layers_enum", enum, "layer numbers with commas between them")
-        chosen = {int(part) for part in parts if part}
+    chosen = _step_experts(c)
     if not c.flag("use_head_wise_attn_gate", default=True):
         raise c.fail("use_head_wise_attn_gate", False, "true")
     if c.maybe("n_shared_experts", "num_shared_experts", least=0) not in (None, 1):
@@ -881,6 +873,18 @@ def step(c: Config) -> Stack:
         alternate(c, sparse, lambda: moe(hidden, number, used, inner, shared=shared, shared_bias=bias), block),
         mtp=mtp,
     )
+
+
+def _step_experts(c: Config) -> set[int]:
+    """Layers of experts: those listed, or all from a first one on; the class starts at 3."""
+    enum, first = c.get("moe_layers_enum"), c.maybe("first_k_dense_replace", least=0)
+    if enum is None:
+        return set(range(3 if first is None else first, c.layers))
+    given = enum.split(",") if isinstance(enum, str) else enum if isinstance(enum, list) else ["?"]
+    parts = [str(part).strip() for part in given]
+    if not all(part.isdecimal() for part in parts if part):
+        raise c.fail("moe_layers_enum", enum, "layer numbers with commas between them")
+    return {int(part) for part in parts if part}
 
 
 @family("laguna")
