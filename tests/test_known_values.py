@@ -43,6 +43,8 @@ KNOWN = [
     # engines
     ("visible_bytes", (80e9, 0.5e9, 0.01), 78.7e9),  # 79.2 - 0.5
     ("usable_beside_buffers", (80e9, 0.9, 2e9, 1e9), 69e9),  # 72 - 3
+    ("usable_after_setup", (80e9, 0.9, 2e9, 1e9, 0.2e9), 69e9),  # 70.2 - 1.2
+    ("copied_bytes", (1e9, 8, 2), 437.5e6),  # seven eighths of half
     ("free_share_bytes", (80e9, 0.9, 2e9, 1e9, 16e9), 70.9e9),  # 16 + 0.9 x 61
     ("static_share", (81_920, 512, 1.5, 8192, 2, 256, 128, 2, 10_240), 0.834375),  # 512 + 12,288 + 512 + 256 = 13,568 of 81,920
     ("static_share", (81_920, 512, 1.5, 2048, 2, 8, 128, 2, 10_240), 0.875),  # 3,856 is less than an eighth

@@ -15,7 +15,7 @@ import yaml
 from llmcalc import engines, formats, hardware
 from llmcalc import model as models
 from llmcalc.architecture import Model
-from llmcalc.estimate import charged, layout, memory, overheads
+from llmcalc.estimate import capacity, charged, layout, memory, overheads
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment
 
@@ -113,6 +113,29 @@ def test_sglang_splits_its_pool_between_states_and_caches() -> None:
     assert row["pool_gib"] * GIB / sequence(long) * long["ctx"] == pytest.approx(row["tokens"], rel=0.005)
 
 
+@pytest.mark.parametrize(
+    ("given", "tokens"),
+    [  # ai-dynamo/aisimulate pull 263 ("about 509k"); vllm-project/vllm issue 21348
+        ({"model": "deepseek-ai/DeepSeek-R1", "device": "h200-sxm", "tp": 8, "share": 0.82, "weights": "auto"}, 509_000),
+        ({"model": "Qwen/Qwen3-235B-A22B-FP8", "device": "h100-sxm", "tp": 4, "share": 0.93, "weights": "auto"}, 367_404),
+    ],
+)
+def test_sglangs_pool(given: dict[str, Any], tokens: int) -> None:
+    """A share of what is free before weights are loaded, less the weights."""
+    at = plan(row := given | {"engine": "sglang"})
+    found = capacity.ledger(model(row), at, 8192)
+    assert found["max_batch_exact"].value * 8192 == pytest.approx(tokens, rel=0.025)
+
+
+def test_what_every_rank_holds() -> None:
+    """79.41 GiB are logged of DeepSeek-R1 at TP8, where an eighth of its files are 78.4: HabanaAI/vllm-fork issue 809."""
+    row = {"model": "deepseek-ai/DeepSeek-R1", "engine": "vllm", "tp": 8, "weights": "auto"}
+    at = plan(row)
+    copied = layout.copied_weight_bytes(model(row), at)
+    assert copied is not None
+    assert layout.held_weight_bytes(model(row), at).value / 8 + copied.value == pytest.approx(79.41 * GIB, rel=0.003)
+
+
 @pytest.mark.parametrize("row", rows("pool", "plain", "mixed", has="activation_gib"))
 def test_activation_peak(row: dict[str, Any]) -> None:
     assert overheads.activation(model(row), plan(row), row["ctx"]).value / GIB == pytest.approx(row["activation_gib"], rel=0.1)
@@ -123,7 +146,7 @@ def pool_error(row: dict[str, Any]) -> float:
     at = plan(row)
     seen = row.get("total_gib", overheads.visible_bytes(at).value / GIB)
     beside = {item: figure.value / GIB for item, figure in overheads.overheads(model(row), at, row["ctx"]).items()}
-    padding = beside.pop("padding of experts", 0)
+    padding = beside.pop("padding of experts", 0) + beside.pop(overheads.COPIED, 0)
     weights = row.get("weights_gib") or layout.held_weight_bytes(model(row), at).value / at.ranks / GIB + padding
     return float(abs((seen * at.share - weights - sum(beside.values())) / row["pool_gib"] - 1))
 

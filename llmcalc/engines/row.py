@@ -86,6 +86,8 @@ class Engine:
     """What it leaves of each device, and does not take."""
     slot_caches: bool = False
     """The caches of all its slots are there from the start."""
+    setup_first: bool = False
+    """The share applies to what contexts and communication leave."""
     of_free: bool = False
     """The share applies to what weights and buffers leave free."""
     pool: bool = False

@@ -36,6 +36,16 @@ def usable_figures(plan: Deployment, memory: Figure, weights: Figure, beside: di
     kept = (plan.engine.figure("kept_free_bytes", plan.engine.free_bytes, "B"),) if plan.engine.free_bytes else ()
     held = total("overhead_bytes", "B", (*beside.values(), *kept))
     held = f.replicated_bytes.of(as_name="overhead_bytes", held_bytes=held, copies=ranks)
+    if plan.engine.setup_first:
+        setup, copied = (
+            f.replicated_bytes.of(as_name=name, held_bytes=total(name, "B", tuple(parts)), copies=ranks)
+            for name, parts in (
+                ("overhead_bytes", [figure for item, figure in beside.items() if item != overheads.COPIED]),
+                ("copied_bytes", [figure for item, figure in beside.items() if item == overheads.COPIED]),
+            )
+        )
+        given = {"memory_bytes": seen, "utilization": share, "overhead_bytes": setup, "copied_bytes": copied, "reserve_bytes": reserve}
+        return e.usable_after_setup.of(given, as_name="usable_bytes"), reserve
     given = {"memory_bytes": seen, "utilization": share, "overhead_bytes": held, "reserve_bytes": reserve}
     if plan.engine.of_free:
         return e.free_share_bytes.of(given, as_name="usable_bytes", weight_bytes=weights), reserve

@@ -191,6 +191,24 @@ def _parts(model: Same[Model], fmt: Same[Format], towers: bool) -> tuple[Figure,
     return rest, memory.weight_bytes(model.it, fmt.it, "expert_weight_bytes", routed)
 
 
+WHOLE = frozenset({"q_a_proj", "kv_a_proj_with_mqa", "indexer.wq_b", "indexer.wk", "indexer.q_b_proj", "indexer.k_proj"})
+"""Projections to latents and of indexers, of which every tensor-parallel rank holds all. [vllm models/deepseek_v2.py: ReplicatedLinear]"""
+
+
+@lru_cache(maxsize=64)
+def _whole(model: Same[Model], fmt: Same[Format]) -> Figure:
+    return memory.weight_bytes(model.it, fmt.it, "held_bytes", lambda weight: weight.name in WHOLE or weight.part in ("router", "indexer"))
+
+
+def copied_weight_bytes(model: Model, plan: Deployment) -> Figure | None:
+    """What a rank holds beyond its part of the weights, as some are not cut; None where nothing is."""
+    held = _whole(Same(model), Same(plan.weights)) if plan.tp > 1 and plan.engine.kind == "server" else None
+    if held is None or not held.value:
+        return None
+    tp, stages = Figure("tensor_parallel", plan.tp, "", LAYOUT), Figure("stages", plan.pp, "", LAYOUT)
+    return f.copied_bytes.of(held_bytes=held, tensor_parallel=tp, stages=stages)
+
+
 def draft_weight_bytes(model: Model, plan: Deployment) -> Figure:
     """Weights of what drafts: a model of its own, or the target's prediction layers, which share its tables."""
     if plan.drafter is not None:

@@ -18,6 +18,9 @@ from llmcalc.plan import Deployment
 DRIVER_BYTES, DRIVER_SHARE = 0.36 * GIB, 0.0022
 """What NVIDIA's driver keeps of the size that nvidia-smi prints: 79.18 GiB of 79.65 (H100), 23.58 of 24 (3090), 94.97 of 95.59."""
 
+COPIED = "copies of small weights"
+"""The row of what tensor parallelism does not cut."""
+
 
 def device_bytes(plan: Deployment) -> float:
     """Memory of one device, as the engine counts it: nominal, or the driver's. Errors: no-memory-size."""
@@ -214,6 +217,8 @@ def overheads(model: Model, plan: Deployment, ctx: Any) -> dict[str, Figure]:
         )
     if padded := padding(model, plan):
         found["padding of experts"] = padded
+    if copied := layout.copied_weight_bytes(model, plan):
+        found[COPIED] = copied
     linked = plan.device.link is not None and "NVLink" in plan.device.link.type
     other = engine.other_bytes[0 if plan.ranks == 1 else 1 + linked]
     found["other buffers"] = engine.figure("other_bytes", other, "B")

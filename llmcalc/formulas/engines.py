@@ -28,6 +28,16 @@ def usable_beside_buffers(memory_bytes, utilization, overhead_bytes, reserve_byt
     return memory_bytes * utilization - overhead_bytes - reserve_bytes
 
 
+@formula(unit="B", ref="sgl-project/sglang srt/mem_cache/kv_cache_configurator.py @0.5.23: pre_model_load_memory")
+def usable_after_setup(memory_bytes, utilization, overhead_bytes, reserve_bytes, copied_bytes):
+    """Weights and cache under a share of what contexts and communication leave of the memory. [B]
+
+    >>> usable_after_setup(80000000000.0, 0.9, 2000000000.0, 1000000000.0, 200000000.0)
+    69000000000.0
+    """
+    return (memory_bytes - overhead_bytes) * utilization - reserve_bytes - copied_bytes
+
+
 @formula(unit="B", ref="NVIDIA/TensorRT-LLM llmapi/llm_args.py @fcd3f31: free_gpu_memory_fraction")
 def free_share_bytes(memory_bytes, utilization, overhead_bytes, reserve_bytes, weight_bytes):
     """Weights, and the engine's share of what they and its buffers leave free. [B]

@@ -238,6 +238,16 @@ def replicated_bytes(held_bytes, copies):
     return held_bytes * copies
 
 
+@formula(unit="B", ref="vllm-project/vllm model_executor/models/deepseek_v2.py: ReplicatedLinear; 79.41 GiB logged of DeepSeek-R1 at TP8")
+def copied_bytes(held_bytes, tensor_parallel, stages):
+    """What a rank holds of matrices that are not cut, beyond its part of them. [B]
+
+    >>> copied_bytes(1000000000.0, 8, 1)
+    875000000.0
+    """
+    return held_bytes * (1 - 1 / tensor_parallel) / stages
+
+
 @formula(unit="B", ref="inference-sim roofline.go")
 def expert_read_bytes(params_per_expert, distinct_experts, bits_per_weight):
     """Weights of the routed experts that a step touches, over all layers. [B]
