@@ -34,7 +34,7 @@ BY_NAME = [
     (r"(\w+_)?(bytes|bits|bytes_per_\w+|bits_per_\w+|part|whole)|bytes_\w+", "byte"),
     (r"seconds_per_\w+|(\w+_)?s|(\w+_)?s_per_\w+|\w+_seconds", "second"),
     (r"\w+_s2", "second ** 2"),
-    (r"power_w", "watt"),
+    (r"power(_cap)?_w", "watt"),
     (r"years", "year"),
     (r"hours\w*", "hour"),
 ]
