@@ -120,7 +120,7 @@ UNITS = (
     (r"(\w+_)?bits(_per_\w+)?", "bit"),
     (r"\w+_s2", "s²"),
     (r"seconds_per_\w+|(\w+_)?s|(\w+_)?s_per_\w+", "s"),
-    (r"power_w", "W"),
+    (r"power(_cap)?_w", "W"),
     (r"years", "year"),
     (r"(\w+_)?tokens", "tokens"),
     (r"(\w+_)?flops(_per_\w+)?", "FLOP"),
