@@ -82,6 +82,7 @@ def deploy(
     Errors: UsageError (formats, layout, engine), ProfileError (device), ConfigError (a checkpoint's quantiser).
     """
     from llmcalc import engines, hardware
+    from llmcalc.estimate import layout as layouts
     from llmcalc.estimate import memory
     from llmcalc.plan import Deployment
 
@@ -116,6 +117,7 @@ def deploy(
         max_sequences=max_sequences,
         adapters=adapters,
         offload=offload,
+        encoder_params=layouts.tower_params(model),
         **further,
     )
     if count not in (1, plan.ranks):

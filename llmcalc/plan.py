@@ -83,6 +83,8 @@ class Deployment:
     """Whether none are captured at all."""
     encoder: bool = True
     """Whether the encoder of images and sound is loaded."""
+    encoder_params: float = 0
+    """Its parameters, by which an engine lowers its own share."""
     pool_bytes: float | None = None
     """A device's pool as the engine logged it; None: what its policy leaves."""
 
@@ -120,7 +122,7 @@ class Deployment:
         memory, rule = self.device.memory_usable_bytes, self.engine.share_rule
         if rule is None or memory is None:
             return self.engine.utilization
-        return rule(memory, self.tp, self.tp * self.pp, self.step_tokens(0))
+        return rule(memory, self.tp, self.tp * self.pp, self.step_tokens(0), self.encoder_params * self.encoder)
 
     @property
     def large(self) -> bool:
@@ -132,6 +134,9 @@ class Deployment:
         """Tokens of a step; an engine that reads whole prompts takes as many as a context has, up to the longest that it does."""
         if self.batched_tokens is not None:
             return self.batched_tokens
+        memory = self.device.memory_usable_bytes or 0
+        if tier := next((tokens for limit, tokens in self.engine.tiers if memory < limit), 0):
+            return tier
         longest = self.engine.longest_step
         chunk = self.engine.chunk
         return self.engine.batched[self.large] or (

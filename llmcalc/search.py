@@ -230,7 +230,8 @@ def deployment(space: Space, device: Device, weights: Format, kv: Format, tp: in
     """One layout of the space, over that many devices."""
     ranks, stages = space.engine.layout(tp)
     return Deployment(
-        device, weights, kv, tp=ranks, pp=stages, engine=space.engine, reserve_bytes=space.reserve_bytes, utilization=space.utilization
+        device, weights, kv, tp=ranks, pp=stages, engine=space.engine, reserve_bytes=space.reserve_bytes, utilization=space.utilization,
+        encoder_params=layout.tower_params(space.model),
     )  # fmt: skip
 
 

@@ -198,7 +198,7 @@ def policies() -> str:
             "nominal, decimal" if row.nominal else "the driver's",
             row.block_tokens,
             row.windows,
-            " / ".join(f"{each:,}" if each else "a context" for each in row.batched),
+            " / ".join(f"{each:,}" if each else "a context" for each in (row.batched if not row.tiers else dict(row.tiers).values())),
             " / ".join(f"{each:,}" for each in row.sequences),
             " / ".join(f"{each / engines.GIB:.2f}" for each in row.other_bytes),
             row.source,

@@ -325,6 +325,23 @@ def test_a_share_of_the_free_memory() -> None:
     assert f.free_share_bytes(80e9, 0.9, 2e9, 0, 16e9) - 16e9 == pytest.approx(0.9 * 62e9)
 
 
+@pytest.mark.parametrize(
+    ("model", "device", "share", "step"),
+    [  # sgl-project/sglang server_args.py @0.5.10 by hand; H100 with Qwen3-32B: 0.828 in issue 29092
+        ("Qwen/Qwen3-32B", "h100-sxm", 0.828, 8192),
+        ("Qwen/Qwen3-8B", "rtx-4090", 0.833, 2048),  # 512 + 3,072 + 48 + 128 + 42 x 8 of 24,564 MiB
+        ("Qwen/Qwen3-32B", "l40s", 0.843, 4096),  # 512 + 6,144 + 64 + 128 + 50 x 8 of 46,068 MiB
+        ("Qwen/Qwen3-32B", "b200", 0.854, 16384),  # 512 + 24,576 + 1,024 + 128 + 74 x 8 of 183,359 MiB
+        ("Qwen/Qwen3.5-9B", "rtx-3090", 0.771, 2048),  # 0.847 x 0.95 x (1 - 0.042): 27 layers of 1,152
+    ],
+)
+def test_sglangs_share(model: str, device: str, share: float, step: int, capsys: pytest.CaptureFixture[str]) -> None:
+    r = run(capsys, "fit", "-m", model, "-d", device, "-c", "8k", "--engine", "sglang", "--weights", "int4")["results"]
+    told = re.search(r"--mem-fraction-static (\S+)", r["start_command"])
+    assert told is not None and float(told[1]) == pytest.approx(share, abs=0.004)
+    assert r["batched_tokens"] == step
+
+
 def test_captured_graphs() -> None:
     """vLLM's default 256 sequences: 51 sizes up to 512 for mixed steps and 35 up to 256 for decode steps."""
     assert overheads.graph_count(256) == 51 + 35

@@ -138,7 +138,9 @@ def _policy(model: Model, run: Running) -> dict[str, Any]:
     found: dict[str, Any] = {"encoder": not (model.towers and run.language_model_only)}
     family = run.engine.strip().lower().partition("@")[0]
     if family != "napkin":
-        found |= {"block_tokens": run.block_size, "pool_bytes": run.available_kv}
+        found |= {"pool_bytes": run.available_kv}
+    if family in ("vllm", "sglang", "trt-llm"):
+        found |= {"block_tokens": run.block_size}
     if family == "vllm":
         found |= {"eager": run.enforce_eager, "graphs": not (run.enforce_eager or run.no_graph_estimate)}
     return found

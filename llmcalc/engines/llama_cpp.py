@@ -10,7 +10,7 @@ ROWS = (
         start=Start(
             "llama-server {model} -ngl {ngl} -c {all} -np {seqs}",
             (("-sm", "split"), ("-ub", "step"), ("-ctk", "kv"), ("-ctv", "kv_values"), ("--no-kv-unified", "several"),
-             ("--cpu-moe", "cpu_moe"), ("--n-cpu-moe", "n_cpu_moe"), ("--lora", "lora_file")),
+             ("--cpu-moe", "cpu_moe"), ("--n-cpu-moe", "n_cpu_moe"), ("--lora", "lora_file"), ("--no-mmproj", "text_only")),
             caches=(("q8_0", "q8_0"), ("q5_1", "q5_1"), ("q5_0", "q5_0"), ("q4_1", "q4_1"), ("q4_0", "q4_0"), ("iq4_nl", "iq4_nl")),
             gguf=True,
         ),

@@ -76,8 +76,10 @@ class Engine:
     nominal: bool = False
     """The decimal size instead of the driver's."""
     utilization: float = 1.0
-    share_rule: Callable[[float, int, int, float], float] | None = None
-    """The share by (memory, tp, ranks, tokens of a step), where a rule makes it that sets aside what a step and graphs take."""
+    share_rule: Callable[[float, int, int, float, float], float] | None = None
+    """The share by (memory, tp, ranks, tokens of a step, parameters of an encoder), where a rule sets aside what they take."""
+    tiers: tuple[tuple[float, int], ...] = ()
+    """Tokens of a step on devices with less than so much memory, where there are more than two kinds of devices."""
     files: str = ""
     """How the formats are called that it alone loads, and nearly nothing else; empty: any."""
     kinds: tuple[str, ...] = ()

@@ -141,6 +141,11 @@ def encoder_params(model: Model) -> int:
     return sum(layers * weight.params for layers, weight in model_weights(model) if weight.part == "encoder")
 
 
+def tower_params(model: Model) -> int:
+    """Parameters of what reads images and sound, as far as its shape is known."""
+    return sum(weight.params for weight in model.towers or ())
+
+
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
     """Weights over all ranks: experts once, the rest once per data-parallel group, without what lies on the host.
 

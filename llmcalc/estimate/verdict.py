@@ -263,7 +263,8 @@ def engine_warnings(model: Model, plan: Deployment, batch: int, budget: float) -
         about = "" if states < plan.slots else " by an estimate that may be a sixth too large"
         less = f"start it with `max_num_seqs={sure}` or less"
         found.append(f"the pool holds {states:,} states{about}, {plan.engine.name} wants {plan.slots:,}: {less}")
-    if model.towers and plan.engine.pool and not overheads.encoder(model, plan, Figure("tokens", 1)):
+    profiles = plan.engine.pool and plan.engine.share_rule is None and plan.encoder
+    if model.towers and profiles and not overheads.encoder(model, plan, Figure("tokens", 1)):
         found.append(f"{plan.engine.family} also profiles the vision or audio encoder: what that takes is not counted")
     if plan.engine.family == "vllm" and len({mixer.kind for mixer, _ in memory.mixers(model)}) > 1:
         found.append("a sequence has a fixed part and one per token here: tokens of cache hold for sequences of this length alone")
