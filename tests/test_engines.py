@@ -338,7 +338,7 @@ def test_a_share_of_the_free_memory() -> None:
 def test_sglangs_share(model: str, device: str, share: float, step: int, capsys: pytest.CaptureFixture[str]) -> None:
     r = run(capsys, "fit", "-m", model, "-d", device, "-c", "8k", "--engine", "sglang", "--weights", "int4")["results"]
     told = re.search(r"--mem-fraction-static (\S+)", r["start_command"])
-    assert told is not None and float(told[1]) == pytest.approx(share, abs=0.004)
+    assert told is not None and float(told[1]) == pytest.approx(share, abs=0.006)
     assert r["batched_tokens"] == step
 
 

@@ -142,8 +142,8 @@ def encoder_params(model: Model) -> int:
 
 
 def tower_params(model: Model) -> int:
-    """Parameters of what reads images and sound, as far as its shape is known."""
-    return sum(weight.params for weight in model.towers or ())
+    """Parameters in the layers of what reads images and sound, as far as its shape is known."""
+    return sum(weight.params for weight in model.towers or () if weight.copies > 1)
 
 
 def held_weight_bytes(model: Model, plan: Deployment) -> Figure:
