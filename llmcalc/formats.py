@@ -34,6 +34,8 @@ class Format:
     keys: Format | None = None
     whole_file: bool = False
     """Whether the bits are those of a file's average weight, its embedding and head among them, as a GGUF type's are."""
+    table_bits: tuple[float, float] = (0, 0)
+    """Of the embedding and the head, where a file of that name has others than the layers; 0: as the layers."""
 
     @property
     def bytes(self) -> float:
@@ -113,7 +115,7 @@ _SIZED = (
     (re.compile(r"hqq_([2-8])_?bit(?:_(?:g|gs|group)?(\d+))?"), "hqq", 32, 64, "groups with a 16-bit scale and zero, HQQ"),
     (re.compile(r"autoround_([2-8])_?bit(?:_(?:g|gs|group)?(\d+))?"), "autoround", 16, 128, "groups with a 16-bit scale, AutoRound"),
 )
-_BPW = re.compile(r"(?:exl([23])_)?(\d(?:\.\d+)?)_?bpw(?:_(?:h|hb)\d)?")
+_BPW = re.compile(r"(?:exl([23])_)?(\d(?:\.\d+)?)_?bpw(?:_(?:h|hb)(\d))?")
 
 
 def _sized(plain: str) -> Format | None:
@@ -125,7 +127,9 @@ def _sized(plain: str) -> Format | None:
                 name = f"{kind}_{found[1]}bit" + (f"_g{group}" if group != usual else "")
                 return Format(name, int(found[1]) + own / group, whole_file=True, note=f"groups of {group}: {note}")
     if (found := _BPW.fullmatch(plain)) and 1 <= float(found[2]) <= 8:
-        return Format(plain, float(found[2]), whole_file=True, note="ExLlama: average bits of the layers; the head has 6")
+        head = int(found[3] or 6)
+        note = f"ExLlama: average bits of the layers; the head has {head}, the embedding 16"
+        return Format(plain, float(found[2]), whole_file=True, note=note, table_bits=(16, head))
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmcalc import api, formats
+from llmcalc import api, engines, formats
 from llmcalc.errors import UsageError
 from llmcalc.estimate import memory
 
@@ -41,6 +41,20 @@ def test_recipes_come_near_published_files(model: str, word: str, gigabytes: flo
     loaded = api.load_model(model)
     found = formats.find(word).bits * memory.language_params(loaded) / 8e9
     assert found == pytest.approx(gigabytes, rel=0.05)
+
+
+@pytest.mark.parametrize("engine", ["napkin", "exllamav3"])
+def test_exllama_keeps_tables_wider(engine: str) -> None:
+    """The embedding in 16 bits, the head in 6 or as the name says: "~300 MB" between 6 and 8 bits of Gemma-2-27B's (mo137's exl2 files)."""
+
+    def held(model: str, word: str) -> float:
+        loaded = api.load_model(model)
+        found = memory.weight_format(loaded, word, engines.find(engine))[0]
+        return memory.weight_bytes(loaded, found, "weight_bytes", lambda _: True).value
+
+    assert held("google/gemma-2-27b", "exl2_5.8bpw_h8") - held("google/gemma-2-27b", "exl2_5.8bpw") == pytest.approx(0.3e9, rel=0.05)
+    table, matrices = 128256 * 4096, 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336)  # Llama-3.1-8B
+    assert held("meta-llama/Llama-3.1-8B", "exl3_4.0bpw") == pytest.approx(2 * table + table * 6 / 8 + matrices / 2, rel=0.001)
 
 
 @pytest.mark.parametrize("word", ["mlx-9bit", "mlx-4bit-g7", "9bpw", "0.1bpw", "q4_k_xxl", "bpw"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from llmcalc.architecture import Model
 from llmcalc.checkpoint.schemes import Checkpoint
-from llmcalc.checkpoint.whole import read
+from llmcalc.checkpoint.whole import read, with_tables
 from llmcalc.formats import Format
 
 PLAIN = frozenset({"fp8", "int8", "int4"})
@@ -45,6 +45,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 def made(model: Model, fmt: Format, plain: Format) -> Checkpoint | None:
     """A file of that format as its tools would write it, or None where the name is no recipe."""
     block = RECIPES.get(fmt.name)
+    if any(fmt.table_bits):
+        return with_tables(model, fmt, plain)
     if block is None:
         return None
     if fmt.name == "mxfp4" and any(group.layer.mlp and group.layer.mlp.experts for group in model.groups):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from llmcalc import formats
@@ -136,6 +137,25 @@ def on_desktops(model: Model, shipped: Checkpoint, plain: Format) -> Checkpoint:
     return _made(model, plain, language, list(shipped.towers), list(shipped.mtp), shipped.buffers)
 
 
+def with_tables(model: Model, fmt: Format, plain: Format) -> Checkpoint:
+    """A file whose layers have a format's bits, and its embedding and head others; all that is no matrix stays as it is.
+
+    One table that is both is quantised as a head: the embedding beside it stays on the host. [mo137/gemma-2-27b-it-exl2]
+    """
+    base, body = Scheme(plain.name, plain.bits), Scheme(fmt.name, fmt.bits)
+    tables = {part: Scheme(f"{bits:g} bits", bits) for part, bits in zip(("embedding", "head"), fmt.table_bits, strict=True)}
+    tables["embedding"] = tables["embedding" if model.stack.head else "head"]
+
+    def kept(weight: Weight, layers: int) -> tuple[Kept, ...]:
+        scheme = tables.get(weight.part) or (body if is_linear(weight) else base)
+        return (Kept(base if scheme.bits == base.bits else scheme, layers * weight.copies),)
+
+    language = [kept(weight, layers) for layers, weight in model_weights(model)]
+    towers: list[tuple[Kept, ...]] = [(Kept(base, weight.copies),) for weight in model.towers or ()]
+    made = _made(model, plain, language, towers, [kept(weight, 1) for weight in model.stack.mtp], ())
+    return replace(made, name=fmt.name, compute=fmt.compute, recipe=True)
+
+
 _FP32 = re.compile(r"attn_hc\.|ffn_hc\.|hc_head\.|sinks$")  # DeepSeek-V4's prediction module
 
 
@@ -212,6 +232,8 @@ def _made(
 
 def _shape(scheme: Scheme) -> str:
     high, wide = scheme.block
+    if not (scheme.block_bytes or scheme.matrix_bytes or scheme.column_bytes):
+        return scheme.name
     if high and wide:
         return f"{scheme.name} with a scale per {wide}" if high == 1 else f"{scheme.name} with a scale per {high}×{wide}"
     return f"{scheme.name} with a scale per {'row' if high else 'matrix'}"
