@@ -155,7 +155,7 @@ def arrays(rows: list[Case]) -> dict[str, Any]:
 
 
 def _product(d: dict[str, Any], p: dict[str, Any], read: Any, arithmetic: Any, read_share: str, compute_share: str) -> Any:
-    return f.product_s(read, arithmetic, p[read_share], p[compute_share], p["apart_share"])
+    return f.product_s(read, arithmetic, p[read_share], p[compute_share], p[rates.APART.get(read_share, "apart_share")])
 
 
 def step_s(d: dict[str, Any], p: dict[str, Any]) -> tuple[Any, Any]:

@@ -12,12 +12,12 @@ NEAR = 0.04
 """How far a device's share of its rated arithmetic may lie from what large products measured there, as a logarithm."""
 # name: (prior, its standard deviation as a logarithm, what it depends on and how much, meaning, source of the prior)
 SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
-    "dense_share": (0.82, 0.06, (("generation", 0.12), ("format", 0.12), ("generation, format", 0.1), ("engine", 0.12)),
+    "dense_share": (0.82, 0.06, (("generation", 0.12), ("format", 0.06), ("generation, format", 0.1), ("engine", 0.12)),
                     "of memory bandwidth, when matrices in the weights' format are read", KERNELS),
-    "plain_share": (0.82, 0.06, (("generation", 0.1), ("engine", 0.1)), "the same of matrices left in 16 bits", KERNELS),
+    "plain_share": (0.82, 0.05, (("generation", 0.1), ("engine", 0.1), ("device", NEAR)), "the same of matrices left in 16 bits", KERNELS),
     "expert_share": (0.7, 0.1, (("generation", 0.15), ("expert format", 0.15), ("generation, expert format", 0.12), ("engine", 0.2)),
                      "the same of routed experts", KERNELS),
-    "cache_share": (0.8, 0.1, (("generation", 0.2), ("cache format", 0.15), ("generation, cache format", 0.15), ("engine", 0.3)),
+    "cache_share": (0.8, 0.05, (("generation", 0.2), ("cache format", 0.05), ("generation, cache format", 0.15), ("engine", 0.3)),
                     "of memory bandwidth, when attention reads caches", KERNELS),
     "score_share": (0.5, 0.3, (("generation", 0.2),), "of the 16-bit rate, in a step's attention", KERNELS),
     "compute_share": (0.62, 0.1, (("generation", 0.15), ("format", 0.15), ("generation, format", 0.1),
@@ -25,6 +25,8 @@ SERVING: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
                       "of the format's rate, in a step's products", KERNELS),
     "expert_compute_share": (0.35, 0.3, (("generation", 0.2), ("expert format", 0.2), ("engine", 0.2)), "the same of experts", KERNELS),
     "apart_share": (0.25, 0.3, (), "of the shorter of reading and arithmetic, what does not overlap", KERNELS),
+    "plain_apart_share": (0.25, 0.3, (), "the same of matrices left in 16 bits", KERNELS),
+    "expert_apart_share": (0.25, 0.3, (), "the same of routed experts", KERNELS),
     "routing_share": (0.8, 0.2, (), "of independent tokens, those that choose experts of their own", KERNELS),
     "imbalance_factor": (1.2, 0.2, (), "the fullest rank's experts over the mean, where groups share experts", "arXiv:2505.09343"),
     "talk_factor": (1.0, 0.15, (("link", 0.3), ("engine", 0.25)), "of the collectives' measured time", "kernel timings: links.py"),
@@ -67,6 +69,8 @@ DESKTOP: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
     "compute_share": (0.4, 0.5, (("generation", 0.3),), "", ""),
     "expert_compute_share": (0.3, 0.5, (("generation", 0.3),), "", ""),
     "apart_share": (0.3, 0.5, (), "", ""),
+    "plain_apart_share": (0.3, 0.5, (), "", ""),
+    "expert_apart_share": (0.3, 0.5, (), "", ""),
     "routing_share": (0.7, 0.3, (), "", ""),
     "imbalance_factor": (1.0, 0.01, (), "", ""),
     "talk_factor": (1.0, 0.15, (("link", 0.3), ("engine", 1.0)), "", ""),
@@ -97,11 +101,35 @@ DESKTOP: dict[str, tuple[float, float, tuple[Level, ...], str, str]] = {
 }  # fmt: skip
 KNOWN: dict[str, dict[tuple[str, str, str], tuple[float, float]]] = {
     "serving": {
-        ("dense_share", "generation, format", "blackwell, 8 bits"): (0.86, 0.06),  # 5.6 of 6.3 TB/s, and twice the fixed cost
-        ("dense_share", "generation, format", "blackwell, 4-bit floats"): (0.90, 0.06),  # 5.5-6.2 of 6.3 TB/s
-        ("dense_share", "generation, format", "hopper, 8 bits"): (0.92, 0.06),  # 2.7 of 2.9 TB/s
-        ("cache_share", "generation, cache format", "hopper, 8 bits"): (0.75, 0.08),  # 2.2-2.8 of 2.9-3.1 TB/s; H200 2.3-3.0 of 3.9-4.4
-        ("cache_share", "generation, cache format", "blackwell, 8 bits"): (0.89, 0.08),  # 5.4-6.7 of 6.4-7.2 TB/s
+        # Products of 16 tokens and more than 4 MB of weights, the fixed cost apart: TB/s over the rated ones, over the value above.
+        ("dense_share", "generation", "hopper"): (1.04, 0.05),  # 2.8-2.9 of 3.35, 4.1 of 4.8
+        ("dense_share", "generation", "blackwell"): (0.95, 0.05),  # 5.8-6.6 of 8
+        ("dense_share", "generation", "ampere"): (0.92, 0.05),  # 1.50-1.59 of 2.04
+        ("dense_share", "generation", "ada"): (0.97, 0.05),  # 0.67-0.83 of 0.86
+        ("dense_share", "generation", "blackwell-gddr"): (1.11, 0.05),  # 1.44-1.50 of 1.6
+        ("dense_share", "generation, format", "hopper, 8 bits"): (0.94, 0.04),
+        ("dense_share", "generation, format", "hopper, 8 bits in blocks"): (0.96, 0.04),
+        ("dense_share", "generation, format", "blackwell, 8 bits"): (0.90, 0.04),
+        ("dense_share", "generation, format", "blackwell, 8 bits in blocks"): (1.0, 0.05),
+        ("dense_share", "generation, format", "blackwell, 4-bit floats"): (0.87, 0.06),
+        ("dense_share", "generation, format", "blackwell-gddr, 8 bits"): (0.95, 0.06),
+        ("dense_share", "generation, format", "blackwell-gddr, 4-bit floats"): (0.77, 0.06),
+        ("dense_share", "generation, format", "ada, 8 bits"): (0.88, 0.05),
+        **{("plain_share", "generation", name): (share, 0.05) for name, share in
+           {"hopper": 1.04, "blackwell": 0.95, "ampere": 0.92, "ada": 0.97, "blackwell-gddr": 1.11}.items()},
+        # llama.cpp reads matrices of 16 bits at 0.89 and 0.81 of the rated rate there, at 0.76 on an L40S, whose memory corrects errors.
+        ("plain_share", "device", "rtx-4090"): (1.12, NEAR),
+        ("plain_share", "device", "rtx-6000-ada"): (1.07, NEAR),
+        # Attention of one token over caches of more than 60 MB, the median of engines, batches and lengths.
+        ("cache_share", "generation", "hopper"): (1.0, 0.05),  # 2.4-3.0 of 3.35, 3.0-4.0 of 4.8
+        ("cache_share", "generation", "blackwell"): (0.95, 0.05),  # 5.0-6.7 of 8
+        ("cache_share", "generation", "ampere"): (0.84, 0.1),  # 0.8-1.5 of 2.04; TensorRT-LLM's stay in the L2
+        ("cache_share", "generation", "ada"): (1.0, 0.05),  # 0.65-0.72 of 0.86
+        ("cache_share", "generation", "blackwell-gddr"): (1.16, 0.05),  # 1.5 of 1.6
+        ("cache_share", "generation, cache format", "hopper, 8 bits"): (0.75, 0.06),  # vLLM 0.5-0.67 of the rated rate, SGLang 0.44-0.56
+        ("cache_share", "generation, cache format", "blackwell, 8 bits"): (0.87, 0.06),
+        ("cache_share", "generation, cache format", "ada, 8 bits"): (0.97, 0.05),
+        ("cache_share", "generation, cache format", "blackwell-gddr, 8 bits"): (0.98, 0.05),
         # Triton's products on an H100: 400 of 1,979 TFLOP/s where those in 16 bits reach 670 of 989. [vllm#23280]
         ("compute_share", "format", "8 bits in blocks"): (0.4, 0.2),
         ("prompt_share", "format", "8 bits in blocks"): (0.4, 0.2),

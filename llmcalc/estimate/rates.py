@@ -30,8 +30,10 @@ MOST_READ = 0.95
 """Streaming kernels reach 0.91 to 0.97 of nominal bandwidth. [hardware notes: read tests of nine devices]"""
 MOST_SHARE = 1.05
 """Real clocks exceed rated ones by so much; nothing is faster. [hardware notes: matrix rates of GeForce cards]"""
-LOOSE = ("queue_share", "burst_share", "interruption_share", "routing_share", "apart_share")
+LOOSE = ("queue_share", "burst_share", "interruption_share", "routing_share", "apart_share", "plain_apart_share", "expert_apart_share")
 """Shares of something else than a rate."""
+APART = {"plain_share": "plain_apart_share", "expert_share": "expert_apart_share"}
+"""What of the shorter of reading and arithmetic does not overlap, by whose reading it is; `apart_share` for the rest."""
 BLOCK_KERNELS = ("hopper", "blackwell", "cdna3")
 """Generations with tuned products of fp8 in blocks of 128 (DeepGEMM, CUTLASS, AITER); others run Triton's. [vllm#23280, vllm#33328]"""
 SMALL_CACHE = 9

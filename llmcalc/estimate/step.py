@@ -162,7 +162,8 @@ Use = Callable[[Formula, str, dict[str, Any]], Any]
 
 
 def _product(name: str, read: Any, arithmetic: Any, given: dict[str, Any], read_share: str, compute_share: str, use: Use = _traced) -> Any:
-    shares = {"read_share": given[read_share], "compute_share": given[compute_share], "apart_share": given["apart_share"]}
+    apart = given[rates.APART.get(read_share, "apart_share")]
+    shares = {"read_share": given[read_share], "compute_share": given[compute_share], "apart_share": apart}
     return use(f.product_s, name, {"read_s": read, "compute_s": arithmetic, **shares})
 
 
