@@ -374,6 +374,7 @@ def test_old_files_cache_every_head(model: str, ctx: int, gib: float) -> None:
     found = load_model(model, offline=True)
     assert words.old_latent_bytes(found, at, Figure("ctx_tokens", ctx)) / GIB == pytest.approx(gib, rel=0.01)
     assert any("every head" in said for said in words.words(found, at, ctx))
+    assert sum("every head" in said for said in verdict.holds(found, at, Workload(ctx, 1)).warnings) == 1  # fit and decode say it, too
 
 
 @pytest.mark.parametrize(
@@ -833,10 +834,12 @@ def test_layers_are_dealt_to_any_number_of_cards(capsys: pytest.CaptureFixture[s
 DOCUMENTED = {
     "vllm": "--max-model-len --gpu-memory-utilization --max-num-seqs --max-num-batched-tokens --tensor-parallel-size --pipeline-parallel-size "
     "--data-parallel-size --enable-expert-parallel --kv-cache-dtype --enable-prefix-caching --speculative-config --quantization --dtype "
-    "--enable-lora --max-lora-rank --max-loras --cpu-offload-gb",  # docs.vllm.ai: vllm serve
+    "--enable-lora --max-lora-rank --max-loras --cpu-offload-gb --block-size --enforce-eager --language-model-only --kv-cache-memory-bytes "
+    "--prefill-context-parallel-size --decode-context-parallel-size",  # docs.vllm.ai: vllm serve; engine/arg_utils.py @0.33.0
     "sglang": "--model-path --context-length --mem-fraction-static --chunked-prefill-size --max-running-requests --tp-size --pp-size "
-    "--ep-size --kv-cache-dtype --quantization --dtype --enable-lora --max-lora-rank --max-loras-per-batch",  # docs.sglang.ai: server arguments
-    "llama.cpp": "-hf -m -ngl -c -np -ub -ctk -ctv -sm --no-kv-unified --cpu-moe --n-cpu-moe --lora",  # tools/server/README.md
+    "--ep-size --kv-cache-dtype --quantization --dtype --enable-lora --max-lora-rank --max-loras-per-batch --page-size "
+    "--dcp-size --ep-num-redundant-experts --language-model-only",  # docs.sglang.ai: server arguments; srt/arg_groups/fields @0.5.23
+    "llama.cpp": "-hf -m -ngl -c -np -ub -ctk -ctv -sm --no-kv-unified --cpu-moe --n-cpu-moe --lora --no-mmproj",  # tools/server/README.md
     "trt-llm": "--max_seq_len --kv_cache_free_gpu_memory_fraction --max_num_tokens --max_batch_size --tp_size --pp_size --ep_size "
     "--kv_cache_dtype",  # trtllm-serve
     "mlx": "--model",
@@ -860,6 +863,9 @@ DOCUMENTED = {
         ("llama.cpp", ("-m", "Qwen/Qwen3-32B", "-d", "2x rtx-4090", "--weights", "q4_k_m", "--kv-dtype", "q8_0"), "Qwen3-32B-GGUF:Q4_K_M"),
         ("llama.cpp", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090"), "-m MODEL-BF16.gguf"),
         ("trt-llm", ("-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--kv-dtype", "fp8"), "--kv_cache_dtype fp8"),
+        ("llama.cpp", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--weights", "ud-q4_k_xl"), "Qwen3-8B-GGUF:UD-Q4_K_XL"),
+        ("llama.cpp", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--weights", "mxfp4"), "-m MODEL-MXFP4.gguf"),
+        ("llama.cpp", ("-m", "openai/gpt-oss-20b", "-d", "rtx-4090"), "-hf unsloth/gpt-oss-20b-GGUF -ngl"),
         ("mlx", ("-m", "Qwen/Qwen3-8B", "-d", "apple-m4-max", "--weights", "mlx-4bit"), "--model MODEL-MLX-4BIT"),
         ("ollama", ("-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--kv-dtype", "q8_0"), "OLLAMA_KV_CACHE_TYPE=q8_0"),
         ("exllamav3", ("-m", "Qwen/Qwen3-32B", "-d", "2x rtx-3090", "--weights", "exl3_4.0bpw", "--kv-dtype", "q8_0"), "--cache-mode Q8"),
@@ -875,6 +881,14 @@ def test_a_start_line_loads_what_was_computed(engine: str, on: tuple[str, ...], 
     flags = [word for word in shlex.split(line) if (re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and word != "-m") or word in ("-hf", "-m")]
     known = DOCUMENTED[engine].split() + (["-m"] if engine == "sglang" else [])
     assert set(flags) <= set(known), set(flags) - set(known)
+
+
+@pytest.mark.parametrize("engine", [name for name in engines.names() if name != "napkin"])
+def test_every_option_of_a_start_line_is_documented(engine: str) -> None:
+    start = engines.find(engine).start
+    assert start is not None
+    named = re.findall(r"(?<!\S)--?[a-zA-Z][\w-]*", " ".join([start.command, *(flag for flag, _ in start.flags)]))
+    assert {flag for flag in named if flag != "-m"} <= set(DOCUMENTED[engine].split())
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ ROWS = (
                 ("--dcp-size", "dcp"), ("--ep-num-redundant-experts", "redundant"),
                 ("--ep-size", "ep"), ("--kv-cache-dtype", "kv"), ("--enable-lora", "lora"),
                 ("--max-lora-rank", "lora_rank"), ("--max-loras-per-batch", "loras"), ("--page-size", "block"),
+                ("--language-model-only", "text_only"),
             ),
             caches=(("fp8", "fp8_e4m3"), ("nvfp4", "fp4_e2m1")),
             online=("fp8",),

@@ -50,6 +50,15 @@ def _quantised_cache(model: Model, plan: Deployment) -> bool:
     return plan.kv.name not in (memory.state_format(model, plan.kv).name, *DTYPES)
 
 
+PUBLISHED = frozenset("q2_k q3_k_s q3_k_m q4_0 q4_k_s q4_k_m q5_k_s q5_k_m q6_k q8_0 iq4_xs".split())
+"""GGUF types that whoever publishes such files has of nearly every model; others are one publisher's own."""
+
+
+def _published(repository: str, name: str) -> bool:
+    own = name.startswith("ud_") or name in ("q4_1", "iq4_nl")
+    return name in PUBLISHED or (own if repository.startswith("unsloth/") else name in ("q3_k_l", "iq2_m", "iq3_m"))
+
+
 def _loads(model: Model, plan: Deployment) -> tuple[str, str]:
     """(what to load, a format that the engine makes of it while loading)."""
     start, fmt = plan.engine.start, plan.weights
@@ -59,10 +68,12 @@ def _loads(model: Model, plan: Deployment) -> tuple[str, str]:
             return f"-m {shlex.quote(own)}", ""
         if (model.quantization or {}).get("quant_method") == "gguf":
             return f"-hf {shlex.quote(own)}", ""
-        repository = quality.gguf(model.id)
-        if repository and fmt.bits < 16:
-            return f"-hf {repository}" + ("" if fmt.name == "mxfp4" else f":{fmt.name.upper()}"), ""
-        return f"-m MODEL-{fmt.name.upper()}.gguf", ""
+        repository, name = quality.gguf(model.id), fmt.name.upper().replace("UD_", "UD-")
+        if repository and fmt.name == "mxfp4" and files.shipped(model, fmt):
+            return f"-hf {repository}", ""
+        if repository and _published(repository, fmt.name):
+            return f"-hf {repository}:{name}", ""
+        return f"-m MODEL-{name}.gguf", ""
     if files.shipped(model, fmt) or (model.quantization is None and fmt.name in DTYPES):
         return shlex.quote(own), ""
     if found := files.known(model, fmt):

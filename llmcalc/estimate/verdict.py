@@ -98,6 +98,8 @@ def remarks(model: Model, plan: Deployment, work: Workload, found: dict[str, Fig
     said = [*model.notes, *capacity.cautions(model, plan, work.ctx)]
     if model.towers is None:
         said.append("the towers are not counted: their shape is not read")
+    if old := words.of_old_files(model, plan, Figure("ctx_tokens", work.ctx, "tokens", "`ctx`")):
+        said.append(old)
     if capacity.sequences(plan, found["max_batch_exact"].value) < capacity.running(plan, work):
         needed = needed_bytes(plan, work, found)
         said.insert(

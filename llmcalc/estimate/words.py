@@ -37,13 +37,19 @@ def words(model: Model, plan: Deployment, ctx: int) -> tuple[str, ...]:
             found.append(f"a step of {plan.step_tokens(ctx):,} tokens")
         return tuple(found)
     found += [f"{engine.name} charges {mixer.kind} layers {kept}" for mixer, _ in memory.mixers(model) if (kept := _kept(mixer, plan, at))]
-    if old := old_latent_bytes(model, plan, at):
-        now = memory.sequence_bytes(model, ctx, plan.kv).value
-        found.append(f"of a GGUF file without *_mla keys {engine.name} caches every head: {size(old)}, not {size(now)}")
+    if old := of_old_files(model, plan, at):
+        found.append(old)
     if engine.state_ratio and any(mixer.states for mixer, _ in memory.mixers(model)):
         share = engine.state_ratio / (1 + engine.state_ratio)
         found.append(f"{engine.name} keeps {share:.0%} of its pool for states, {engine.state_blocks} slots a sequence")
     return tuple(dict.fromkeys(found))
+
+
+def of_old_files(model: Model, plan: Deployment, ctx: Figure) -> str | None:
+    """What a sequence of a latent model takes of files that are older than the keys for it, or None where that cannot be."""
+    old = old_latent_bytes(model, plan, ctx)
+    now = memory.sequence_bytes(model, ctx.value, plan.kv).value if old else 0
+    return f"of a GGUF file without *_mla keys {plan.engine.name} caches every head: {size(old)}, not {size(now)}" if old else None
 
 
 def old_latent_bytes(model: Model, plan: Deployment, ctx: Figure) -> float:
