@@ -115,8 +115,10 @@ KNOWN: dict[str, dict[tuple[str, str, str], tuple[float, float]]] = {
         ("dense_share", "generation, format", "blackwell-gddr, 8 bits"): (0.95, 0.06),
         ("dense_share", "generation, format", "blackwell-gddr, 4-bit floats"): (0.77, 0.06),
         ("dense_share", "generation, format", "ada, 8 bits"): (0.88, 0.05),
-        **{("plain_share", "generation", name): (share, 0.05) for name, share in
-           {"hopper": 1.04, "blackwell": 0.95, "ampere": 0.92, "ada": 0.97, "blackwell-gddr": 1.11}.items()},
+        **{
+            ("plain_share", "generation", name): (share, 0.05)
+            for name, share in {"hopper": 1.04, "blackwell": 0.95, "ampere": 0.92, "ada": 0.97, "blackwell-gddr": 1.11}.items()
+        },
         # llama.cpp reads matrices of 16 bits at 0.89 and 0.81 of the rated rate there, at 0.76 on an L40S, whose memory corrects errors.
         ("plain_share", "device", "rtx-4090"): (1.12, NEAR),
         ("plain_share", "device", "rtx-6000-ada"): (1.07, NEAR),

@@ -171,3 +171,16 @@ def test_bits_of_the_table() -> None:
 def test_q4_k_m_of_llama_is_the_published_file() -> None:
     # 4.58 GiB in llama.cpp's table.
     assert LLAMA * formats.find("q4_k_m").bits / 8 / 2**30 == pytest.approx(4.58, abs=0.005)
+
+
+def test_what_lies_on_each_device(capsys: pytest.CaptureFixture[str]) -> None:
+    """Llama-3-8B over two ranks: half of 16.06 GB, and four of its eight KV heads. Alone, decode has no such figures."""
+    row = run(capsys, "-m", "meta-llama/Meta-Llama-3-8B", "-d", "2x h100-sxm", "-c", "8k", "--weights", "bf16", "--kv-dtype", "bf16")[
+        "rows"
+    ][0]
+    each = {"weight_bytes_per_device": 8_030_261_248, "kv_bytes_per_sequence_per_device": KV // 2}
+    assert {key: row[key] for key in each} == each
+    for device, told in (("2x h100-sxm", each), ("h100-sxm", {})):
+        assert cli.main(["decode", "-m", "meta-llama/Meta-Llama-3-8B", "-d", device, "-c", "8k", "--json", "--offline"]) == 0
+        results = json.loads(capsys.readouterr().out)["results"]
+        assert {key: results[key] for key in each if key in results} == told

@@ -72,6 +72,8 @@ def quant(which: o.ModelChoice, place: Formats, work: o.Work, by: o.Deciding, mo
             napkin_tpot_s=method == "expected",
             expected_tpot_s=method != "expected",
             expected_tpot_high_s=method == "expected",
+            weight_bytes_per_device=plan.ranks > 1,
+            kv_bytes_per_sequence_per_device=plan.ranks > 1,
         ),
         rows=estimate.rows,
         assumptions=(*assumed, *c.variant(plan), *estimate.assumptions),

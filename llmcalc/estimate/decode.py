@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Never
 
-from llmcalc.answers import Answer, Aside, answer, field
+from llmcalc.answers import ABSENT, Absent, Answer, Aside, answer, field
 from llmcalc.architecture import Model
 from llmcalc.estimate import Answered, layout, memory, step, terms, verdict
 from llmcalc.estimate.terms import Bound
@@ -48,6 +48,12 @@ class Decode(Answer):
     fits: bool | None = field("fits")
     expected_step_time_low_s: float = field("expected, low end", "s", shown=False)
     expected_step_time_high_s: float = field("expected, high end", "s", shown=False)
+    weight_bytes_per_device: float | Absent = field(
+        "weights per device", "B", detail=True, meaning="where several share them", default=ABSENT
+    )
+    kv_bytes_per_sequence_per_device: float | Absent = field(
+        "  cache per device", "B", detail=True, meaning="of a sequence, as the engine counts it", default=ABSENT
+    )
 
 
 TELLING = 0.03
@@ -108,6 +114,7 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         fits=fitted.fits,
         expected_step_time_low_s=likely.low_s,
         expected_step_time_high_s=likely.high_s,
+        **fitted.each,
     )
     figures = {"step_time_s": length, "expected_step_time_s": likely.mid, "tokens_per_s": rate, "critical_batch": critical}
     if crossover and ceiling:

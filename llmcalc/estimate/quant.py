@@ -40,6 +40,8 @@ class Pair(Answer):
     critical_batch: float | None = field("B*", rank=4)
     fits: bool | None = field(shown=False)
     kv_bytes_per_sequence: float = field(unit="B", shown=False)
+    weight_bytes_per_device: float = field("size each", "B", rank=3, meaning="on each device")
+    kv_bytes_per_sequence_per_device: float = field("cache each", "B", rank=5, meaning="of a sequence, on each device")
     step_time_at_max_batch_s: float | None = field(unit="s", shown=False)
     usd_per_million_output_tokens_at_max_batch: float | None = field(unit="usd", shown=False)
     usd_per_million_output_tokens: float | None = field("$/1M", "usd", rank=3)
@@ -164,7 +166,7 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
     told = step.readings(model, plan, work, method)
     length = told.force.mid
     rate = time.tokens_per_s(work.batch, length.value)
-    held = layout.held_weight_bytes(model, plan).value
+    held, cache = layout.held_weight_bytes(model, plan).value, layout.sequence_bytes(model, plan, Figure("ctx_tokens", work.ctx)).value
     most: int | None = None
     if plan.device.memory_bytes is not None:
         most = capacity.sequences(plan, capacity.ledger(model, plan, work.ctx)["max_batch_exact"].value)
@@ -189,7 +191,9 @@ def _row(model: Model, plan: Deployment, work: Workload, method: str, hour: Figu
         tokens_per_s_at_max_batch=best,
         critical_batch=terms.critical_batch(model, plan).value,
         fits=None if most is None else most >= work.batch,
-        kv_bytes_per_sequence=whole(layout.sequence_bytes(model, plan, Figure("ctx_tokens", work.ctx)).value),
+        weight_bytes_per_device=whole(held / plan.ranks),
+        kv_bytes_per_sequence_per_device=whole(cache * plan.dp / plan.ranks),
+        kv_bytes_per_sequence=whole(cache),
         step_time_at_max_batch_s=long,
         usd_per_million_output_tokens_at_max_batch=priced(best),
         usd_per_million_output_tokens=priced(rate),

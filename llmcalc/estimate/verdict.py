@@ -70,6 +70,8 @@ class Held:
     fits: bool | None
     max_batch: int | None
     warnings: tuple[str, ...]
+    each: dict[str, Any]
+    """Weights and a sequence's cache on a device, by their keys, where several share them. [B]"""
 
 
 def holds(model: Model, plan: Deployment, work: Workload) -> Held:
@@ -78,14 +80,22 @@ def holds(model: Model, plan: Deployment, work: Workload) -> Held:
         beside = {} if plan.engine.nominal else overheads.overheads(model, plan, work.ctx)
         found = capacity.ledger(model, plan, work.ctx, beside)
     except UsageError as problem:
-        return Held(None, None, (*capacity.cautions(model, plan, work.ctx), f"fits: {problem.message}: {problem.hint}"))
+        return Held(None, None, (*capacity.cautions(model, plan, work.ctx), f"fits: {problem.message}: {problem.hint}"), {})
     batch = capacity.sequences(plan, found["max_batch_exact"].value)
     said = remarks(model, plan, work, found)
     if not plan.engine.nominal:
         said += engine_warnings(model, plan, batch, found["kv_budget_bytes"].value)
     starves = starved(model, plan, found["kv_budget_bytes"].value)
     fits = batch >= capacity.running(plan, work) and not (capacity.refusal(model, plan) or starves)
-    return Held(fits, batch, tuple(said))
+    return Held(fits, batch, tuple(said), on_each(plan, found) if plan.ranks > 1 else {})
+
+
+def on_each(plan: Deployment, found: dict[str, Figure]) -> dict[str, Any]:
+    """What of a ledger lies on one device, by the keys of answers."""
+    return {
+        "weight_bytes_per_device": _bytes(found["weight_bytes"].value / plan.ranks),
+        "kv_bytes_per_sequence_per_device": _bytes(found["kv_bytes_per_sequence"].value * plan.dp / plan.ranks),
+    }
 
 
 def needed_bytes(plan: Deployment, work: Workload, found: dict[str, Figure]) -> float:
@@ -143,8 +153,7 @@ def fit(model: Model, plan: Deployment, work: Workload) -> Answered[Fit, FitRow]
         weight_bytes=_bytes(value["weight_bytes"]),
         kv_budget_bytes=_bytes(budget),
         needed_bytes=_bytes(needed),
-        weight_bytes_per_device=_bytes(value["weight_bytes"] / plan.ranks),
-        kv_bytes_per_sequence_per_device=_bytes(value["kv_bytes_per_sequence"] * plan.dp / plan.ranks),
+        **on_each(plan, found),
         engines_that_hold=tuple(row.engine for row in others if row.engine and row.holds),
         refused=refused or ABSENT,
     )
