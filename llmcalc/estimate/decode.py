@@ -79,8 +79,7 @@ def decode(model: Model, plan: Deployment, work: Workload, method: str = "napkin
         if value["kv_read_bytes"]
         else None
     )
-    fitted = verdict.holds(model, plan, work)
-    warnings = [*fitted.warnings]
+    warnings = [*(fitted := verdict.holds(model, plan, work)).warnings]
     if p.value is None:
         warnings.append(
             f"compute_s and critical_batch: {p.origin}, so arithmetic is not in the step time and ridge_point_flops_per_byte is unknown"
