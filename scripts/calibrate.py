@@ -84,7 +84,9 @@ class Case:
             state = step.loop(model, plan, type(work)(work.ctx, at_once, prompt, output, work.cached), alone, single, bool(asked.burst))
             work = type(work)(work.ctx, at_once if self.quantity == "ttft" else state.decoding, prompt, output, work.cached)
         first = state is not None and plan.engine.prompts_first
-        together = float(state.together) if state and (first or self.quantity != "ttft") else 1.0
+        together = 1.0
+        if state and (first or self.quantity != "ttft"):
+            together = float(state.group if self.quantity == "ttft" else state.together)
         n: dict[str, float] = {}
         if self.quantity != "prompt":
             n |= {f"s_{k}": float(v) for k, v in counts.step_numbers(model, plan, work, found).items()}

@@ -238,6 +238,8 @@ class Loop(NamedTuple):
     """Prompts that are read in one step, where any are."""
     others: Any
     """Sequences beside one's own whose prompts interrupt an answer."""
+    group: Any = 1.0
+    """Requests that wait for each other's prompts."""
 
 
 def loop(model: Model, plan: Deployment, work: Workload, alone_s: Any, single_s: float, burst: bool = False) -> Loop:
@@ -247,12 +249,18 @@ def loop(model: Model, plan: Deployment, work: Workload, alone_s: Any, single_s:
     output, new = float(work.output or 1), max(1, (work.prompt or 1) - work.cached)
     batch = smaller(work.batch, held(model, plan, work.prompt or 1, output))
     sequences = batch / plan.dp if plan.dp > 1 else batch
-    if plan.engine.prompts_first:
-        together = larger(1, smaller(sequences, step_room(plan) / new))
-        return Loop(batch, together, larger(0, sequences - together) / 2)
     way = new * given["token_s"].value + given["request_s"].value
+    if plan.engine.prompts_first:
+        # Their ways differ, up to twice the mean: so many come while a prompt is read.
+        group = larger(1, smaller(sequences, step_room(plan) / new))
+        together = larger(1, smaller(group, sequences * single_s / (2 * way)))
+        # Who comes first finds nobody and is read alone; the others of its group interrupt it.
+        return Loop(batch, together, larger(0, sequences - together) / 2 + 1 - 1 / together, group)
     added_s = given["interruption_share"].value * single_s
-    others = larger(0, sequences - 1) / (2 if burst else 1)
+    others = larger(0, sequences - 1)
+    if not burst:
+        others = others - f.read_alongside(step_room(plan) / new, others, 2 * way / alone_s, output, added_s, alone_s)
+    others = others / (2 if burst else 1)
     # Between two answers a request is on its way and read: so many steps in which it does not decode.
     length = alone_s + added_s * others / output
     cycle = output + (0.5 + (way + added_s) / length) * (others > 0)
@@ -468,8 +476,8 @@ def first_token_s(
     if plan.engine.prompts_first and others > 0:
         # Equal requests are in step: a group of prompts has its tokens when the whole of it is read.
         state = loop(model, plan, Workload(prompt + length / 2, at_once, prompt, int(length), cached), running.value, busy.value)
-        busy = reading(model, plan, prompt, cached, together=state.together)
-        who = Figure("others", beside + state.together - 1, "", "sequences beside one's own, and those read in the same step")
+        busy = reading(model, plan, prompt, cached, together=state.group)
+        who = Figure("others", beside + state.group - 1, "", "sequences beside one's own, and those read in the same step")
     return f.expected_ttft_s.of(
         shares,
         as_name="expected_ttft_s",

@@ -101,6 +101,19 @@ def prompts_together(prompts_per_step):
     return prompts_per_step / (1 - 2.718281828459045 ** (-prompts_per_step))
 
 
+@formula(unit="1", ref="simulations of closed loops of equal requests: those read together end together and gather others")
+def read_alongside(prompts_in_step, others, spread_steps, output_tokens, reading_s, step_time_s):
+    """Of equal requests in a closed loop, others whose prompts are read in the step of one's own, so that they do not interrupt it. [1]
+
+    As their ways spread over the gaps between requests, six of ten that a step has room for, where prompts fill its time.
+
+    >>> read_alongside(8, 15, 5, 60, 0.05, 0.0125)
+    3.36
+    """
+    room = smaller(larger(0, prompts_in_step - 1), others)
+    return 0.6 * room * smaller(1, spread_steps * others / output_tokens) ** 0.5 * reading_s / (reading_s + step_time_s)
+
+
 @formula(unit="1", ref="Little's law for the prompts of others in a closed loop")
 def prompts_in_reading(others, reading_s, output_tokens, step_time_s):
     """Prompts of others that are being read when one arrives in a closed loop. [1]
