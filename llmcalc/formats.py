@@ -36,6 +36,8 @@ class Format:
     """Whether the bits are those of a file's average weight, its embedding and head among them, as a GGUF type's are."""
     table_bits: tuple[float, float] = (0, 0)
     """Of the embedding and the head, where a file of that name has others than the layers; 0: as the layers."""
+    layer_bits: float = 0
+    """Of the layers alone, where `bits` are of a whole file; 0: the same."""
 
     @property
     def bytes(self) -> float:
@@ -74,12 +76,36 @@ def _rows() -> list[Format]:
     caches = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}
     gguf = [
         Format(
-            name, bits, kv=name in caches, whole_file=True,
+            name, bits, kv=name in caches, whole_file=True, table_bits=_tables(name), layer_bits=_of_layers(name, bits, name in pure),
             note="GGUF block" if name in pure else origin.get(name, f"GGUF mix, average bits ({_GGUF})"),
         )
         for name, bits in blocks.items()
     ]  # fmt: skip
     return plain + gguf + _recipes()
+
+
+_LOW = frozenset({"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs"})
+_BLOCKS = {
+    "q4_0": 4.5, "q4_1": 5.0, "q5_0": 5.5, "q5_1": 6.0, "q2_k": 2.625, "q3_k": 3.4375, "q4_k": 4.5, "q5_k": 5.5, "q6_k": 6.5625,
+    "iq3_xs": 3.4375, "iq3_s": 3.4375, "iq3_m": 3.4375, "iq4_xs": 4.25, "iq4_nl": 4.5,
+}  # fmt: skip
+"""Bits of the type that a file's name gives to its tensors, by the beginning of the name."""
+
+
+def _tables(name: str) -> tuple[float, float]:
+    """Bits of a GGUF file's embedding and head; 0 where they are as the layers. [ggml-org/llama.cpp src/llama-quant.cpp]"""
+    if name in _LOW:
+        return 2.625, 5.5
+    if name in ("iq2_s", "iq2_m", "iq3_xxs"):
+        return 3.4375, 5.5
+    own = next((bits for kind, bits in _BLOCKS.items() if name == kind or name.startswith(f"{kind}_")), 0)
+    return (own, 6.5625) if own and name not in ("q3_k", "q4_k", "q5_k") else (0, 0)
+
+
+def _of_layers(name: str, bits: float, pure: bool) -> float:
+    """Bits of the layers of such a file: those of Llama-3.1-8B, whose average the name stands for, without its two tables."""
+    params, table, norms, own = 8_030_261_248, 525_336_576, 266_240, sum(_tables(name))
+    return 0 if not own else bits if pure else (bits * params - own * table - 16 * norms) / (params - 2 * table - norms)
 
 
 def _recipes() -> list[Format]:

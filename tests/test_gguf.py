@@ -417,15 +417,16 @@ def test_qwen3_8b_by_types(tmp_path: Path) -> None:
     assert by_part == {"embedding": "Q4_K", "attention": "Q4_K, Q6_K", "mlp": "Q4_K, Q6_K", "norms": "F32", "head": "Q6_K"}
 
 
-def test_a_named_mix_is_an_average_and_says_so(tmp_path: Path) -> None:
-    """--weights q4_k_m on a config: the documented average of Llama-3.1-8B, 4.8944 bits, not the file's 5.15."""
+def test_a_named_mix_is_the_file_where_there_is_one(tmp_path: Path) -> None:
+    """--weights q4_k_m on a file of that type: its own tensors, 5.15 bits; without a file, 5.03 GB as unsloth's and Qwen's own are."""
     _, model = load(qwen3_8b(tmp_path / "q.gguf"))
-    from llmcalc import formats
+    from llmcalc import api, formats
 
-    named = memory.weights(model, "q4_k_m")
-    assert named.results["weight_bytes"] == pytest.approx(8_190_735_360 * 4.8944 / 8)
+    assert memory.weights(model, "q4_k_m").results["weight_bytes"] == pytest.approx(8_190_735_360 * 5.15 / 8, rel=0.001)
+    named = memory.weights(api.load_model("Qwen/Qwen3-8B", offline=True), "q4_k_m")
+    assert named.results["weight_bytes"] == pytest.approx(5.03e9, rel=0.005)
     (said,) = named.assumptions
-    assert said.endswith("GGUF mix, average bits (llama.cpp tools/quantize README, Llama-3.1-8B)")
+    assert "as its files are made" in said and "6.5625 bits" in said
     assert "average" not in formats.find("q4_k").note
 
 

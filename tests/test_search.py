@@ -297,7 +297,7 @@ def test_expected_times_of_a_table_are_those_of_single_estimates() -> None:
     source = sources.read_bundled("Qwen/Qwen3-30B-A3B")
     found = model.read(source.config, id=source.id, source=source.kind, quant=source.quant)
     names = ("h100-sxm", "b200", "mi300x", "l40s", "rtx-4090", "apple-m4-max-40c", "gaudi3")
-    racked = tuple(search.candidate(hardware.load(name), (1, 2), usd_per_hour=1.0 + place) for place, name in enumerate(names))
+    racked = tuple(search.candidate(hardware.load(name), (1, 2), usd_per_hour=1.0 + 2 * place) for place, name in enumerate(names))
     weights, caches = (formats.FORMATS["fp8"], formats.FORMATS["awq"]), (formats.find("bf16", kv=True), formats.find("fp8", kv=True))
     space = Space(found, racked, weights, caches, 4096, 4096, "expected")
     swept = search.sweep(space, limits=search.Limits(tpot_s=0.03), marks={"fast": 0.01})

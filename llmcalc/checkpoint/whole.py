@@ -137,21 +137,29 @@ def on_desktops(model: Model, shipped: Checkpoint, plain: Format) -> Checkpoint:
     return _made(model, plain, language, list(shipped.towers), list(shipped.mtp), shipped.buffers)
 
 
+_UNEVEN = ((3.4375, 4.5), (4.5, 5.5), (5.5, 6.0), (6.5625, 8.5))
+"""Rows that are no multiple of 256 take the next plainer type: of k-quants of so many bits, so many. [llama.cpp: tensor_type_fallback]"""
+
+
 def with_tables(model: Model, fmt: Format, plain: Format) -> Checkpoint:
     """A file whose layers have a format's bits, and its embedding and head others; all that is no matrix stays as it is.
 
     One table that is both is quantised as a head: the embedding beside it stays on the host. [mo137/gemma-2-27b-it-exl2]
     """
-    base, body = Scheme(plain.name, plain.bits), Scheme(fmt.name, fmt.bits)
-    tables = {part: Scheme(f"{bits:g} bits", bits) for part, bits in zip(("embedding", "head"), fmt.table_bits, strict=True)}
+    base, layers_bits, gguf = Scheme(plain.name, plain.bits), fmt.layer_bits or fmt.bits, bool(fmt.layer_bits)
+    tables = dict(zip(("embedding", "head"), fmt.table_bits, strict=True))
     tables["embedding"] = tables["embedding" if model.stack.head else "head"]
 
     def kept(weight: Weight, layers: int) -> tuple[Kept, ...]:
-        scheme = tables.get(weight.part) or (body if is_linear(weight) else base)
-        return (Kept(base if scheme.bits == base.bits else scheme, layers * weight.copies),)
+        bits = tables.get(weight.part) or (layers_bits if is_linear(weight) else base.bits)
+        if gguf and bits < base.bits and weight.columns % 256:
+            bits = next((wide for narrow, wide in _UNEVEN if bits <= narrow + 0.4), 8.5)
+        scheme = base if bits == base.bits else Scheme(fmt.name if bits == layers_bits else f"{bits:g} bits", bits)
+        return (Kept(scheme, layers * weight.copies),)
 
     language = [kept(weight, layers) for layers, weight in model_weights(model)]
-    towers: list[tuple[Kept, ...]] = [(Kept(base, weight.copies),) for weight in model.towers or ()]
+    other = Scheme(fmt.name, fmt.bits) if gguf else base
+    towers: list[tuple[Kept, ...]] = [(Kept(other, weight.copies),) for weight in model.towers or ()]
     made = _made(model, plain, language, towers, [kept(weight, 1) for weight in model.stack.mtp], ())
     return replace(made, name=fmt.name, compute=fmt.compute, recipe=True)
 

@@ -350,7 +350,8 @@ def weight_format(model: Model, name: str, engine: Engine | None = None) -> tupl
     plain, assumed = compute_format(model)
     if name.lower() != "auto":
         named = formats.find(name)
-        alike = engine.kind == "desktop" and not any(named.table_bits) if engine and engine.kind else named.name in checkpoint.PLAIN
+        alike = engine.kind == "desktop" if engine and engine.kind else named.name in checkpoint.PLAIN
+        alike = alike and not any(named.table_bits)
         recipe = None if alike else checkpoint.made(model, named, plain)
         shipped = _shipped(model, plain) if recipe else None
         if shipped is not None and shipped.name == named.name:
