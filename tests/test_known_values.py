@@ -93,7 +93,7 @@ KNOWN = [
     ("limited_share", (0.95, 175, 350), 0.5),
     ("limited_share", (0.4, 250, 350), 0.4),
     ("read_alongside", (8, 15, 5, 60, 0.05, 0.0125), 3.36),
-    ("read_alongside", (8, 4, 3, 96, 0.05, 0.05), 0.15),
+    ("read_alongside", (8, 4, 3, 48, 0.05, 0.05), 0.6),
     ("expected_joules_per_token", (700, 8, 0.71, 0.02, 32), 2.485),
     ("power_usd_per_hour", (5600, 1.3, 0.1), 0.728),  # 7.28 kW at 10 cents
     ("batch_request_s", (2, 8, 0.05, 0.8, 100, 0.01, 0.02), 2.66),  # twice 0.32 + 1 s

@@ -110,8 +110,12 @@ def read_alongside(prompts_in_step, others, spread_steps, output_tokens, reading
     >>> read_alongside(8, 15, 5, 60, 0.05, 0.0125)
     3.36
     """
-    room = smaller(larger(0, prompts_in_step - 1), others)
-    return 0.6 * room * smaller(1, spread_steps * others / output_tokens) ** 0.5 * reading_s / (reading_s + step_time_s)
+    return (
+        0.6
+        * smaller(larger(0, prompts_in_step - 1), others)
+        * smaller(1, spread_steps * others / output_tokens) ** 0.5
+        * (reading_s / (reading_s + step_time_s))
+    )
 
 
 @formula(unit="1", ref="Little's law for the prompts of others in a closed loop")
