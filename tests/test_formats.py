@@ -57,6 +57,14 @@ def test_exllama_keeps_tables_wider(engine: str) -> None:
     assert held("meta-llama/Llama-3.1-8B", "exl3_4.0bpw") == pytest.approx(2 * table + table * 6 / 8 + matrices / 2, rel=0.001)
 
 
+def test_four_bits_of_mlx_have_its_scales() -> None:
+    """DeepSeek-V3 in 4 bits: 383.2 GB at their peak with 4,096 tokens; ml-explore/mlx-lm pull 839. Groups of 64 with scale and bias."""
+    loaded = api.load_model("deepseek-ai/DeepSeek-V3", offline=True)
+    found = memory.weight_format(loaded, "int4", engines.find("mlx"))[0]
+    assert found.name == "mlx_4bit" and memory.weight_format(loaded, "int4")[0].bits == 4.125
+    assert memory.weight_bytes(loaded, found, "weight_bytes", lambda _: True).value / 1e9 == pytest.approx(383.2, rel=0.03)
+
+
 @pytest.mark.parametrize("word", ["mlx-9bit", "mlx-4bit-g7", "9bpw", "0.1bpw", "q4_k_xxl", "bpw"])
 def test_other_names_get_the_nearest(word: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -82,6 +82,8 @@ class Engine:
     """Tokens of a step on devices with less than so much memory, where there are more than two kinds of devices."""
     files: str = ""
     """How the formats are called that it alone loads, and nearly nothing else; empty: any."""
+    meant: tuple[tuple[str, str], ...] = ()
+    """Plain names of formats, and which of its own they mean to it."""
     kinds: tuple[str, ...] = ()
     """On which kinds of devices it runs; empty: all."""
     free_bytes: float = 0

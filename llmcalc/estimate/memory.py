@@ -350,6 +350,7 @@ def weight_format(model: Model, name: str, engine: Engine | None = None) -> tupl
     plain, assumed = compute_format(model)
     if name.lower() != "auto":
         named = formats.find(name)
+        named = formats.find(dict(engine.meant).get(named.name, named.name)) if engine else named
         alike = engine.kind == "desktop" if engine and engine.kind else named.name in checkpoint.PLAIN
         alike = alike and not any(named.table_bits)
         recipe = None if alike else checkpoint.made(model, named, plain)
