@@ -189,6 +189,12 @@ Each section's first lines say what its equations assume.
     return f"{text}\n## Names\n\nThe last part of a name is its unit.\n\n{table(('name', 'unit', 'used by'), rows)}"
 
 
+def _steps(row: engines.Engine) -> tuple[int, ...]:
+    """Tokens of a step, from small devices to large ones."""
+    tiers = tuple(tokens for _, tokens in row.tiers)
+    return tiers if all(tiers) and tiers else (*row.batched, *filter(None, tiers))
+
+
 def policies() -> str:
     """What each engine's memory policy assumes."""
     rows = [
@@ -198,7 +204,7 @@ def policies() -> str:
             "nominal, decimal" if row.nominal else "the driver's",
             row.block_tokens,
             row.windows,
-            " / ".join(f"{each:,}" if each else "a context" for each in (row.batched if not row.tiers else dict(row.tiers).values())),
+            " / ".join(f"{each:,}" if each else "a context" for each in _steps(row)),
             " / ".join(f"{each:,}" for each in row.sequences),
             " / ".join(f"{each / engines.GIB:.2f}" for each in row.other_bytes),
             row.source,

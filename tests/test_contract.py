@@ -495,7 +495,7 @@ def test_too_many_sequences_for_a_device_are_said(capsys: pytest.CaptureFixture[
 
 
 def test_a_release_says_which_row_stands_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    for asked, counted in (("vllm@0.11", "vLLM 0.8 to 0.11 (V1)"), ("vllm@0.30", "vLLM 0.23 and after")):
+    for asked, counted in (("vllm@0.11", "vLLM 0.8 to 0.11 (V1)"), ("vllm@0.30", "vLLM 0.28 and after")):
         for command in ("fit", "kv"):
             assert f"{asked} counts as {counted}" in ask(capsys, command, "-m", LLAMA, *H100, "--engine", asked)["assumptions"]
     for plain in ("vllm", "vllm@0.8", "napkin"):

@@ -45,7 +45,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     ("asked", "row"),
     [
         ("vllm", "vllm"),
-        ("vLLM@0.24.0", "vllm"),
+        ("vLLM@0.24.0", "vllm@0.23"),
+        ("vllm@0.28", "vllm"),
         ("vllm@0.5.5", "vllm@0.5.3"),
         ("vllm@0.5.2", "vllm@0.4"),
         ("vllm==0.11.2", "vllm@0.8"),
@@ -61,6 +62,15 @@ def test_an_engine_by_name_and_release(asked: str, row: str) -> None:
     found = engines.find(asked)
     assert found.since == engines.ENGINES[row].since
     assert found.name == asked.lower().replace("==", "@").replace("@v", "@").replace("llamacpp", "llama.cpp")  # as it was written
+
+
+def test_the_largest_devices_read_more_at_once() -> None:
+    """vLLM's get_batch_defaults: from 0.28 on 16,384 tokens where there are 160 GiB, and on an A100 2,048 as ever."""
+    steps = {
+        (engine, device): plan(device, engine).step_tokens(8192) for engine in ("vllm", "vllm@0.27") for device in ("b200", "h200-sxm")
+    }
+    assert list(steps.values()) == [16384, 8192, 8192, 8192]
+    assert plan("a100-80-sxm").step_tokens(8192) == 2048
 
 
 @pytest.mark.parametrize("name", ["vlm", "vllm@new", "napkin@1", ""])

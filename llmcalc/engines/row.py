@@ -79,7 +79,7 @@ class Engine:
     share_rule: Callable[[float, int, int, float, float], float] | None = None
     """The share by (memory, tp, ranks, tokens of a step, parameters of an encoder), where a rule sets aside what they take."""
     tiers: tuple[tuple[float, int], ...] = ()
-    """Tokens of a step on devices with less than so much memory, where there are more than two kinds of devices."""
+    """Tokens of a step on devices with less than so much memory, where there are more than two kinds of devices; 0: as `batched`."""
     files: str = ""
     """How the formats are called that it alone loads, and nearly nothing else; empty: any."""
     meant: tuple[tuple[str, str], ...] = ()

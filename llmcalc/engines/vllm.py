@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from llmcalc.engines.row import GIB, MIB, Engine, Large, Start
@@ -66,12 +67,18 @@ _COUNTED = replace(
     other_bytes=(0.27 * GIB, 0.70 * GIB, 0.95 * GIB),
     source="vLLM 0.21 and 0.22: as after, but one model runner for all; share and graphs by start-up logs",
 )  # fmt: skip
+_PROFILED = replace(
+    _COUNTED,
+    name="vllm@0.23", since=(0, 23), light_runner=True, whole_profile=True,
+    source="vLLM 0.23 to 0.27: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
+)  # fmt: skip
 ROWS = (
     replace(
-        _COUNTED,
-        name="vllm", since=(0, 23), light_runner=True, whole_profile=True,
-        source="vLLM 0.23 and after: v1/core/kv_cache_utils.py and v1/kv_cache_interface.py @001cabc; share and graphs by start-up logs",
+        _PROFILED,
+        name="vllm", since=(0, 28), tiers=((160 * GIB, 0), (math.inf, 16384)),
+        source="vLLM 0.28 and after: as before, but 16,384 tokens a step from 160 GiB on (engine/arg_utils.py: get_batch_defaults)",
     ),
+    _PROFILED,
     _COUNTED,
     replace(
         _RECENT,
