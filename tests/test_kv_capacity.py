@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmcalc import engines, formats, hardware
+from llmcalc import cli, engines, formats, hardware
 from llmcalc import model as models
 from llmcalc.architecture import Model
 from llmcalc.estimate import capacity, charged, layout, memory, overheads
@@ -176,3 +176,31 @@ def test_what_a_program_sees_of_a_device(device: str, seen_gib: float) -> None:
         device=hardware.load(device), weights=formats.find("bf16"), kv=formats.find("bf16", kv=True), engine=engines.find("vllm")
     )
     assert overheads.visible_bytes(at).value / GIB == pytest.approx(seen_gib, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("on", "gib", "starts"),
+    [  # pools of a device that vLLM logged, by the command alone
+        # llm-d-incubation/llm-d-planner docs/empirical-vllm-memory-results.md
+        ("meta-llama/Llama-3.1-8B-Instruct -d h100-sxm --engine vllm@0.11 --memory-utilization 0.9 -c 16000", 51.38, True),
+        ("Qwen/Qwen3-32B -d 2xh100-sxm --engine vllm@0.11 --memory-utilization 0.9 -c 16000", 34.49, True),
+        # vllm-project/vllm issues 27508, 10517, 10360; eugr/spark-vllm-docker issue 396
+        (
+            "openai/gpt-oss-120b -d h100-sxm --engine vllm@0.11 --memory-utilization 0.95 --max-num-batched-tokens 1024 -c 131072",
+            1.71,
+            False,
+        ),
+        ("meta-llama/Llama-3.1-8B-Instruct -d rtx-3090 --engine vllm@0.6 --memory-utilization 0.9 -c 29000", 2.89, False),
+        ("Qwen/Qwen2.5-32B-Instruct-AWQ -d a6000 --engine vllm@0.6 -c 4096", 22.74, True),
+        # mitchross/talos-argocd-proxmox pull 1995; start-up logs in public repositories
+        ("Qwen/Qwen3.8-27B-FP8 -d 2xrtx-3090 --kv-dtype fp8 --engine vllm@0.22 --max-num-seqs 2 -c 131072", 4.99, True),
+        ("openai/gpt-oss-20b -d a100-80-sxm --engine vllm@0.19 --memory-utilization 0.65 -c 131072", 36.56, True),
+        ("google/gemma-3-27b-it -d mi300x --engine vllm@0.11 --memory-utilization 0.9 -c 4096", 109.86, True),
+        ("nvidia/Gemma-4-31B-IT-NVFP4 -d jetson-thor-t5000 --engine vllm@0.19 --memory-utilization 0.8 -c 131072", 64.21, True),
+    ],
+)
+def test_pools_of_whole_commands(on: str, gib: float, starts: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fit", "-m", *on.split(), "--json", "--offline"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"]["kv_budget_bytes"] / found["hardware"]["count"] / GIB == pytest.approx(gib, rel=0.08)
+    assert found["results"]["fits"] is starts
