@@ -1,6 +1,7 @@
 """What arrives: requests at random or from a trace file, read line by line.
 
-A trace is hostile until each of its lines is checked: lengths of lines, numbers, order. Nothing is kept but the line in hand.
+A trace is hostile until each of its lines is checked: lengths of lines, numbers, order. It is read once; what is kept of it are
+columns of numbers, up to a bound, beyond which it is read again each time.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ import csv
 import json
 import math
 import random
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 from llmcalc.errors import LlmcalcError, UsageError, close_matches, printable
 
 MAX_LINE = 2**20  # characters; the longest line of a public trace (with block hashes) has some 40,000
 MOST_TOKENS = 10**8
+MOST_KEPT = 2**22
+"""Requests and blocks of a trace that are kept, at some 28 bytes."""
 # Names of the columns in public traces: our own, Vidur's, Azure's, Mooncake's, BurstGPT's.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "arrival": ("arrival_s", "arrived_at", "timestamp", "arrival_time", "arrival", "time", "arrival_ms", "timestamp_ms"),
@@ -26,6 +31,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "output": ("output_tokens", "num_decode_tokens", "generatedtokens", "output_length", "response tokens", "output"),
 }
 OPTIONAL = ("cached_tokens", "cached")
+PLAIN = 2**16
+"""Characters of a line in which every field is short enough for the csv module."""
 HASHES = "hash_ids"
 """Mooncake's column: one id per block of the prompt, alike where all up to the block's end is alike."""
 MOST_BLOCKS = 10**6
@@ -75,6 +82,8 @@ class Traffic:
     """Of a trace that says which blocks its prompts are made of."""
     kept_blocks: int = 0
     """How many of those a replica keeps for later requests."""
+    rows: Recorded | None = field(default=None, compare=False, repr=False)
+    """What the trace says, where it is known already."""
 
     def requests(self, seed: int = 0, part: int = 1, *, in_step: bool = False) -> Iterator[Request]:
         """The requests that one of `part` replicas gets, without end unless they come from a trace; `in_step`: users begin together."""
@@ -105,6 +114,42 @@ class Traffic:
         return found
 
 
+class Recorded:
+    """A trace as columns, and the blocks of each prompt up to its end."""
+
+    __slots__ = ("arrivals", "blocks", "cached", "ends", "outputs", "prompts")
+
+    def __init__(self) -> None:
+        self.arrivals = array("d")
+        self.prompts, self.outputs, self.cached = array("i"), array("i"), array("i")
+        self.blocks, self.ends = array("q"), array("q")
+
+    def add(self, request: Request, blocks: Sequence[Block]) -> bool:
+        """Keep one more; False: it cannot be kept, or is one too many."""
+        arrival, prompt, output, cached = request
+        self.arrivals.append(arrival)
+        self.prompts.append(prompt)
+        self.outputs.append(output)
+        self.cached.append(cached)
+        if blocks:
+            try:
+                self.blocks.extend(blocks)  # type: ignore[arg-type]  # strings are refused
+            except (TypeError, OverflowError):
+                return False
+        self.ends.append(len(self.blocks))
+        return len(self.arrivals) + len(self.blocks) < MOST_KEPT
+
+    def requests(self, part: int) -> Iterator[Request]:
+        """Every `part`th of them."""
+        return map(Request, *(column[::part] for column in (self.arrivals, self.prompts, self.outputs, self.cached)))
+
+    def __iter__(self) -> Iterator[tuple[Request, Sequence[Block]]]:
+        start = 0
+        for request, end in zip(self.requests(1), self.ends, strict=True):
+            yield request, self.blocks[start:end]
+            start = end
+
+
 class Reservoir:
     """An even sample of a stream whose length is not known."""
 
@@ -129,7 +174,12 @@ def _random(traffic: Traffic, seed: int) -> Iterator[Request]:
     ends: list[float] = []
     for kind in traffic.kinds:
         ends.append((ends[-1] if ends else 0) + kind.share)
-    now = 0.0
+    now, draw, log, kind = 0.0, chance.random, math.log, traffic.kinds[0]
+    if len(ends) == 1 and shape == 1 and not (kind.prompt_cv or kind.output_cv):
+        rest = kind.prompt, kind.output, kind.cached
+        while True:  # `expovariate`, written out
+            now -= log(1.0 - draw()) / traffic.rate
+            yield Request(now, *rest)
     while True:
         gap = mean if not shape else chance.expovariate(traffic.rate) if shape == 1 else chance.gammavariate(shape, mean / shape)
         now += gap
@@ -248,10 +298,14 @@ def hit_tokens(prompt: int, hits: int, block_tokens: int) -> int:
 
 def reused(traffic: Traffic, part: int = 1) -> Iterator[Request]:
     """The requests of a trace that come to one of `part` replicas, with what that replica still has of their prompts."""
+    if traffic.rows is not None and not traffic.kept_blocks:
+        return traffic.rows.requests(part)
+    return _with_hits(traffic, part)
+
+
+def _with_hits(traffic: Traffic, part: int) -> Iterator[Request]:
     cache = BlockCache(traffic.kept_blocks)
-    for index, (request, blocks) in enumerate(read_blocks(traffic.trace or "")):
-        if index % part:
-            continue
+    for request, blocks in islice(traffic.rows or read_blocks(traffic.trace or ""), 0, None, part):
         if traffic.kept_blocks and traffic.block_tokens:
             hit = hit_tokens(request.prompt, cache.found(blocks), traffic.block_tokens)
             request = request._replace(cached=max(request.cached, hit))
@@ -269,21 +323,29 @@ class Totals(NamedTuple):
 
 
 def totals(path: str) -> Totals:
-    """One pass over the trace. Errors: those of reading it."""
+    """A trace at a glance. Errors: those of reading it."""
+    return _read_once(path)[0]
+
+
+def _read_once(path: str) -> tuple[Totals, Recorded | None]:
+    """A trace at a glance and its rows; None: there are too many to be kept."""
     number = prompt = output = 0
     last, named = 0.0, False
     sizes = BLOCK_SIZES
+    rows: Recorded | None = Recorded()
     for request, blocks in read_blocks(path):
         if blocks and sizes:
-            named, count, tokens = True, len(blocks), request.prompt
+            named, count, tokens = True, len(blocks), request[1]
             sizes = tuple(size for size in sizes if count in (tokens // size, -(-tokens // size)))
-        number, prompt, output, last = number + 1, prompt + request.prompt, output + request.output, request.arrival_s
-    return Totals(number, last, prompt, output, next(iter(sizes), None) if named else 0)
+        number, prompt, output, last = number + 1, prompt + request[1], output + request[2], request[0]
+        if rows is not None and not rows.add(request, blocks):
+            rows = None
+    return Totals(number, last, prompt, output, next(iter(sizes), None) if named else 0), rows
 
 
 def of_trace(path: str) -> Traffic:
     """The traffic of a trace file. Errors: those of reading it, and bad-trace where all requests come at once."""
-    found = totals(path)
+    found, rows = _read_once(path)
     if found.seconds < found.requests * 1e-9:
         message = f"{printable(path)}: all {found.requests} requests arrive at the same time, so there is no rate"
         raise LlmcalcError("bad-trace", message, "give a trace that lasts")
@@ -292,7 +354,7 @@ def of_trace(path: str) -> Traffic:
         f"trace of {found.requests:,} requests over {found.seconds:,.0f} s: {tokens_in:,.0f} tokens in, {tokens_out:,.0f} out on average"
     )
     unlike = (f"{HASHES}: no one size of blocks fits all prompts, so no reuse is counted",) if found.block_tokens is None else ()
-    return Traffic(found.requests / found.seconds, trace=path, notes=(words, *unlike), block_tokens=found.block_tokens or 0)
+    return Traffic(found.requests / found.seconds, trace=path, notes=(words, *unlike), block_tokens=found.block_tokens or 0, rows=rows)
 
 
 def _bad(path: str, line: int, column: str, what: str, hint: str) -> LlmcalcError:
@@ -365,6 +427,11 @@ def _json_rows(first: str, lines: Iterator[str], path: str, at: int) -> Iterator
 def _fields(lines: Iterator[str], path: str, delimiter: str = ",", at: int = 1) -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of CSV in which a row ends with its line: a quoted line end could make one row of the whole file."""
     for number, line in enumerate(lines, at):
+        text = line.rstrip("\r\n")
+        if '"' not in text and "\r" not in text and len(text) <= PLAIN:  # as the module reads such a line, in a third of its time
+            if text:
+                yield number, text.split(delimiter)
+            continue
         try:
             fields = next(csv.reader([line], strict=True, delimiter=delimiter), [])
         except csv.Error as problem:
@@ -424,7 +491,7 @@ def _number(value: Any, path: str, line: int, column: str) -> float:
 def _time(row: Any, column: str, path: str, line: int) -> float:
     value = row.get(column)
     plain = column.strip().lower()
-    if isinstance(value, str) and "-" in value.strip()[1:] and ":" in value and len(value) < 64:
+    if isinstance(value, str) and ":" in value and "-" in value.strip()[1:] and len(value) < 64:
         try:
             # Azure's traces write seven digits of a second; Python reads six.
             text = value.strip()
@@ -442,7 +509,11 @@ def _time(row: Any, column: str, path: str, line: int) -> float:
 
 
 def _tokens(row: Any, column: str, path: str, line: int, least: int = 1) -> int:
-    number = _number(row.get(column), path, line, column)
+    value = row.get(column)
+    if type(value) is str and len(value) < 9 and value.isdigit() and value.isascii():
+        number: float = int(value)
+    else:
+        number = _number(value, path, line, column)
     if not (least <= number <= MOST_TOKENS and number == int(number)):
         raise _bad(path, line, column, f"{number:g} is not a number of tokens from {least}", "leave out requests that failed")
     return int(number)

@@ -81,7 +81,7 @@ def test_quantiles_of_a_stream() -> None:
 def test_uniform_prompts_are_an_m_d_1_queue(load: float, p95: float) -> None:
     """Prompts of 0.2 s, one answer token: TTFT is Pollaczek and Khinchine's, and its p95 the theory's."""
     traffic = Traffic(load / 0.2, (Kind(1000, 1),))
-    found = simulate(machine(0.0, 0.2 / 1000), traffic.requests(5), max_batch=10**6, chunk=1000, count=60_000, warmup=1000)
+    found = simulate(machine(0.0, 0.2 / 1000), traffic.requests(5), max_batch=10**6, chunk=1000, count=150_000, warmup=1000)
     wait = queueing.mean_wait_s(load / 0.2, 0.04, load)
     assert found.ttft.mean is not None
     assert found.ttft.mean - 0.2 == pytest.approx(wait, rel=0.03)
@@ -103,9 +103,9 @@ def test_slots_are_the_servers_of_an_m_m_c_queue(servers: int, offered: float) -
             # The step of the prompt is one of the answer's; prompts that are all cached join at once.
             yield Request(now, 1, 1 + max(1, round(chance.expovariate(1 / mean))), 1)
 
-    found = simulate(machine(1e-3, 0.0), arrivals(), max_batch=servers, chunk=0, count=60_000, warmup=2000)
+    found = simulate(machine(1e-3, 0.0), arrivals(), max_batch=servers, chunk=0, count=120_000, warmup=2000)
     wait = queueing.shared_queue_wait_s(queueing.erlang_c(servers, offered), servers, offered, mean * 1e-3)
-    assert found.ttft.mean == pytest.approx(wait, rel=0.04)
+    assert found.ttft.mean == pytest.approx(wait, rel=0.03)
     assert found.mean_batch == pytest.approx(offered, rel=0.02)
     assert found.tpot.mean == pytest.approx(1e-3, rel=1e-9)
 
@@ -351,7 +351,7 @@ def test_memory_is_that_of_the_requests_in_flight() -> None:
         tracemalloc.stop()
         return most
 
-    assert peak(1600) < peak(400) + 50_000
+    assert peak(4000) < peak(2000) + 50_000  # by then what is tallied at once is full
 
 
 # ---- the closed form ----------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ MIXTURES = (("Qwen/Qwen3-30B-A3B", "h100-sxm"), ("openai/gpt-oss-20b", "h100-sxm
 
 
 @pytest.mark.parametrize("models", [DENSE, MIXTURES])
-@pytest.mark.parametrize(("seed", "workloads"), [(0, 1), *(pytest.param(seed, 10, marks=pytest.mark.nightly) for seed in range(4))])
+@pytest.mark.parametrize(("seed", "workloads"), [(0, 3), *(pytest.param(seed, 10, marks=pytest.mark.nightly) for seed in range(4))])
 def test_random_workloads(models: tuple[tuple[str, str], ...], seed: int, workloads: int) -> None:
     """Closed form and simulation within 5% on TPOT and throughput, at loads up to 0.7; all but one of ten, and none beyond 8%.
 
@@ -502,13 +502,13 @@ def test_a_trace_is_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     with path.open("w") as stream:
         stream.write(HEAD)
-        stream.writelines(f"{n / 10},100,10\n" for n in range(10_000))
+        stream.writelines(f"{n / 10},100,10\n" for n in range(30000))
         stream.write("x,1,1\n")
     tracemalloc.start()
-    with pytest.raises(LlmcalcError, match="line 10002, column arrival_s"):
+    with pytest.raises(LlmcalcError, match="line 30002, column arrival_s"):
         for _ in read_trace(str(path)):
             pass
-    assert tracemalloc.get_traced_memory()[1] < 170_000
+    assert tracemalloc.get_traced_memory()[1] < 500_000
     tracemalloc.stop()
 
 

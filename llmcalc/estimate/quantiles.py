@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import repeat
 
 RESOLUTION = 400  # buckets per factor e of a quantile: 0.25% wide
 
 
-HELD = 512  # values that are counted at once
+HELD = 1024  # values that are counted at once
 
 
 class Quantiles:
@@ -25,9 +27,13 @@ class Quantiles:
 
     def add(self, value: float, count: int = 1) -> None:
         """One more value, or so many alike. [s]"""
-        self._values.append(value)
-        self._counts.append(count)
-        if len(self._values) == HELD:
+        self.extend((value,), (count,))
+
+    def extend(self, values: Sequence[float], counts: Sequence[int] | None = None) -> None:
+        """More values, each so many times (None: once). [s]"""
+        self._values.extend(values)
+        self._counts.extend(counts if counts is not None else repeat(1, len(values)))
+        if len(self._values) >= HELD:
             self._tally()
 
     def _tally(self) -> None:

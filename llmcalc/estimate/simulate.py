@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heappop, heappush
 
 from llmcalc.errors import LlmcalcError
-from llmcalc.estimate.quantiles import Quantiles
+from llmcalc.estimate.quantiles import HELD, Quantiles
 from llmcalc.estimate.serving import Rates
 from llmcalc.traffic import Request
 from llmcalc.units import size
@@ -110,6 +111,7 @@ class Replica:
     def __init__(self, rates: Rates, policy: Policy, count: int | None, warmup: int, users: int | None) -> None:
         self.rates, self.warmup, self.users = rates, warmup, users
         self.max_batch, self.chunk, self.shared, self.first = policy.max_batch, policy.chunk, policy.shared, policy.first
+        self.narrows = bool(self.shared and self.chunk and not self.first)  # whether those that decode take their tokens from the chunk
         self.paused_s = 0.0  # how long those that decode have waited for prompts
         self.last = None if count is None else warmup + count
         self.slack = rates.block_tokens - 1
@@ -118,7 +120,7 @@ class Replica:
         self.edges = sorted({*filter(None, rates.kv_s.edges), *ahead})
         self.events: list[tuple[int, int, int, _Sequence, bool]] = []
         self.coming: list[tuple[float, int, Request]] = []  # a heap: when it reaches the engine, and the request
-        self.source: Iterator[Request] = iter(())
+        self.source: Iterator[tuple[float, int, Request]] = iter(())
         self.waiting: deque[_Sequence] = deque()
         self.reading: deque[_Sequence] = deque()
         self.running: dict[int, _Sequence] = {}
@@ -127,98 +129,141 @@ class Replica:
         self.read_s = self.slope_s = 0.0
         self.held = self.growth = 0.0
         self.taken = 0.0  # bytes of memory that were handed out so far
-        self.known: dict[int, tuple[float, float, float, float]] = {}  # of lengths: reads, memory, and their slopes
+        # What is asked again and again: most requests are as long as others.
+        self.costs: Callable[[int], tuple[float, float, float, float]] = lru_cache(KNOWN)(self.costs_of)
+        self.alone_s: Callable[[int, int, int], float] = lru_cache(KNOWN)(self.alone)
+        self.way_s = rates.arrival_s and lru_cache(KNOWN)(rates.arrival_s)
         self.came = self.serial = 0
         # Users whose answers end together do not come back together: ways differ.
         self.chance = random.Random(0)  # noqa: S311 - a simulation
         self.outcome = Outcome()
+        # Of `outcome`, not counted yet: times between tokens and how often; of requests that ended: until the first token, to the
+        # end, and how long the tokens after the first took.
+        self.gaps: list[float] = []
+        self.times: list[int] = []
+        self.firsts: list[float] = []
+        self.wholes: list[float] = []
+        self.answers: list[float] = []
+        self.tokens: list[int] = []
 
     def run(self, requests: Iterable[Request]) -> Outcome:
         """Serve a stream to its end, or until `count` requests behind the warm-up have ended. Errors: request-too-long."""
-        result = self.outcome
-        self.source = iter(requests)
-        for _ in range(self.users or 1):
-            self.pull(self.now)
-        start = busy_before = batch_before = 0.0
-        started = self.warmup == 0
+        result, coming, waiting, reading, running = self.outcome, self.coming, self.waiting, self.reading, self.running
         budget = self.rates.budget_bytes
+        self.source = self.due(requests)
+        for _ in range(self.users or 1):
+            self.pull()
+        start = busy_s = batch_s = 0.0
+        all_steps = events = 0
+        started, narrows, full = self.warmup == 0, self.narrows, self.chunk or 1
+        enough = math.inf if self.last is None else self.last - self.warmup
         while True:
-            if self.coming and self.coming[0][0] <= self.now:
+            if coming and coming[0][0] <= self.now:
                 self.arrive()
-            if not started and self.came > self.warmup:
-                started, start, busy_before, batch_before = True, self.now, result.busy_s, result.batch_s
-                result.output_tokens = 0
-            if self.waiting:
-                self.admit()
-            flight = len(self.running) + len(self.reading) + len(self.waiting)
-            if flight > result.peak_in_flight:
-                result.peak_in_flight = flight
+                if not started and self.came > self.warmup:
+                    started, start, busy_s, batch_s = True, self.now, 0.0, 0.0
+                    result.output_tokens = 0
+            batch, room = len(running), full
+            if narrows and (waiting or reading):
+                room = self.room()
+            if waiting:
+                self.admit(room)
             if self.held + self.growth > budget:
                 self.preempt()
                 continue
-            batch, before = len(self.running), self.now
+            before = self.now
             done: list[_Sequence] = []
-            if self.reading and (self.room() or not batch):
-                steps = self.read(done)
+            if reading and (room or not batch):
+                steps = self.read(done, room)
                 if self.first:
                     self.paused_s, batch = self.paused_s + self.now - before if batch else 0.0, 0
             elif batch:
                 steps = self.decode()
-            elif self.coming:
-                self.now = max(self.now, self.coming[0][0])
+            elif coming:
+                self.now = max(self.now, coming[0][0])
                 continue
             else:
                 break
             spent = self.now - before
-            result.events += 1
-            result.steps += steps
-            result.busy_s += spent
-            result.batch_s += spent * batch
+            events += 1
+            all_steps += steps
+            busy_s += spent
             if batch and steps:
+                batch_s += spent * batch
                 if started:
-                    result.itl.add(spent / steps + self.paused_s, batch)
-                    result.itl.add(spent / steps, batch * (steps - 1))
+                    self.note(spent / steps, steps, batch)
                 self.paused_s = 0.0
                 self.grow(batch, steps, done)
             for sequence in done:
                 self.join(sequence)
-            if self.last is not None and result.requests >= self.last - self.warmup:
+            if result.requests >= enough:
                 break
-        result.seconds = self.now - start
-        result.busy_s -= busy_before
-        result.batch_s -= batch_before
+        self.tally()
+        result.seconds, result.busy_s, result.batch_s = self.now - start, busy_s, batch_s
+        result.steps, result.events = all_steps, events
         return result
 
-    def pull(self, now: float) -> None:
-        """Take the next request from the stream; one of a user's comes when the user's last answer is there."""
-        request = next(self.source, None)
-        if request is None:
-            return
-        if self.users:
-            request = request._replace(arrival_s=now)
-        due, way = request.arrival_s, self.rates.arrival_s
-        if way is not None:
-            due += way(request.prompt - request.cached) * (2 * self.chance.random() if self.users else 1)
-        self.serial += 1
-        heappush(self.coming, (due, self.serial, request))
+    def note(self, gap: float, steps: int, batch: int) -> None:
+        """So many steps of a batch, each of that length [s]; the first of its tokens may have waited longer."""
+        self.gaps.append(gap)
+        self.times.append(batch * steps)
+        if self.paused_s:
+            self.times[-1] -= batch
+            self.gaps.append(gap + self.paused_s)
+            self.times.append(batch)
+        if len(self.gaps) >= HELD:
+            self.tally()
+
+    def tally(self) -> None:
+        """Count what has been noted since the last time."""
+        result = self.outcome
+        result.itl.extend(self.gaps, self.times)
+        result.ttft.extend(self.firsts)
+        result.e2e.extend(self.wholes)
+        result.tpot.extend([seconds / tokens for seconds, tokens in zip(self.answers, self.tokens, strict=True)])
+        result.decode_s += sum(self.answers)
+        result.decode_tokens += sum(self.tokens)
+        for noted in (self.gaps, self.times, self.firsts, self.wholes, self.answers, self.tokens):
+            noted.clear()
+
+    def due(self, requests: Iterable[Request]) -> Iterator[tuple[float, int, Request]]:
+        """When each request reaches the engine; one of a user's comes when the user's last answer is there."""
+        way, users, draw = self.way_s, self.users, self.chance.random
+        for serial, request in enumerate(requests):
+            if users:
+                request = request._replace(arrival_s=self.now)
+            at = request[0]
+            if way is not None:
+                at += way(request[1] - request[3]) * (2 * draw() if users else 1)
+            yield at, serial, request
+
+    def pull(self) -> None:
+        """Take the next request from the stream."""
+        coming = next(self.source, None)
+        if coming is not None:
+            heappush(self.coming, coming)
 
     def arrive(self) -> None:
         """Queue those that have come by now."""
-        while self.coming and self.coming[0][0] <= self.now and len(self.waiting) < MOST_WAITING:
-            self.waiting.append(_Sequence(self.came, heappop(self.coming)[2]))
+        coming, waiting, now = self.coming, self.waiting, self.now
+        while coming and coming[0][0] <= now and len(waiting) < MOST_WAITING:
+            waiting.append(_Sequence(self.came, heappop(coming)[2]))
             self.came += 1
             if not self.users:
-                self.pull(self.now)
+                self.pull()
+        flight = len(self.running) + len(self.reading) + len(waiting)
+        if flight > self.outcome.peak_in_flight:
+            self.outcome.peak_in_flight = flight
 
     def room(self) -> int:
         """Prompt tokens of a step, for each group of ranks; 0 with chunks: everything is taken by those that decode."""
-        if not self.shared or not self.chunk or self.first:
+        if not self.narrows:
             return self.chunk or 1
         return max(0, self.chunk - -(-len(self.running) // self.rates.groups))
 
-    def admit(self) -> None:
+    def admit(self, room: int) -> None:
         """Start what fits and is read in this step, first come first served."""
-        room = self.room() * self.rates.groups
+        room *= self.rates.groups
         for each in self.reading:
             room -= each.target - each.place
         while self.waiting and room > 0 and len(self.running) + len(self.reading) < self.max_batch:
@@ -261,9 +306,9 @@ class Replica:
         self.waiting.appendleft(sequence)
         self.outcome.preemptions += 1
 
-    def read(self, done: list[_Sequence]) -> int:
+    def read(self, done: list[_Sequence], room: int) -> int:
         """A step with a chunk of the prompts that are read, or several alike; those that are through are added to `done`. Their number."""
-        rates, room = self.rates, self.room()
+        rates = self.rates
         batch, read_s, slope_s = (0, 0.0, 0.0) if self.first else (len(self.running), self.read_s, self.slope_s)
         first = self.reading[0]
         if self.chunk and rates.groups == 1 and first.target - first.place > 2 * room:
@@ -279,7 +324,7 @@ class Replica:
             done.append(self.reading.popleft())
             if not taken:
                 return 0
-            self.now += rates.chunk_s(batch, taken, 1, rates.attended_s(first.place, first.target)) + read_s
+            self.now += self.alone_s(batch, first.place, first.target) + read_s
             first.place = first.target
             return 1
         budgets = [room] * rates.groups
@@ -305,6 +350,10 @@ class Replica:
             return 0
         self.now += max(map(rates.chunk_s, [batch] * rates.groups, tokens, ends, attention_s)) + read_s
         return 1
+
+    def alone(self, batch: int, start: int, end: int) -> float:
+        """A step beside `batch` sequences that reads what is left of one prompt, without the caches of the others. [s]"""
+        return self.rates.chunk_s(batch, end - start, 1, self.rates.attended_s(start, end))
 
     def alike(self, sequence: _Sequence, room: int) -> int:
         """Steps in which the first prompt takes the whole room, while nobody ends and there is memory."""
@@ -397,32 +446,25 @@ class Replica:
         self.held -= held
         self.growth -= growth
 
-    def costs(self, length: int) -> tuple[float, float, float, float]:
+    def costs_of(self, length: int) -> tuple[float, float, float, float]:
         """What a cache of that length adds to a step, by how much more with each token [s], its memory, and how that grows [bytes]."""
-        found = self.known.get(length)
-        if found is None:
-            kv, held = self.rates.kv_s, self.rates.held_bytes
-            ahead = length + self.slack
-            found = kv(length), kv.slope(length), held(ahead), held.slope(ahead)
-            if len(self.known) >= KNOWN:
-                self.known.clear()
-            self.known[length] = found
-        return found
+        kv, held, ahead = self.rates.kv_s, self.rates.held_bytes, length + self.slack
+        return kv(length), kv.slope(length), held(ahead), held.slope(ahead)
 
     def finish(self, sequence: _Sequence) -> None:
         """Record a finished request, if it is one of those that count; its user asks again."""
         if self.users:
-            self.pull(self.now)
+            self.pull()
         if sequence.index < self.warmup or (self.last is not None and sequence.index >= self.last):
             return
-        result = self.outcome
-        result.requests += 1
-        result.ttft.add(sequence.first - sequence.arrival)
+        self.outcome.requests += 1
+        self.firsts.append(sequence.first - sequence.arrival)
+        self.wholes.append(self.now - sequence.arrival)
         if sequence.output > 1:
-            result.tpot.add((self.now - sequence.first) / (sequence.output - 1))
-            result.decode_s += self.now - sequence.first
-            result.decode_tokens += sequence.output - 1
-        result.e2e.add(self.now - sequence.arrival)
+            self.answers.append(self.now - sequence.first)
+            self.tokens.append(sequence.output - 1)
+        if len(self.firsts) >= HELD:
+            self.tally()
 
     def too_long(self, sequence: _Sequence) -> LlmcalcError:
         """The error of a request that no empty replica could hold."""
