@@ -267,6 +267,7 @@ def limited(device: Device, watts: float | None) -> Device:
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 _BRANDS = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "apple", "google", "aws", "huawei"}
+_MACS = {"mac", "macbook", "imac", "macmini", "macstudio"}
 _COUNT = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 _BEHIND = re.compile(r"(\S.*?)\s*(?:[x×*:]\s*|\(\s*x?\s*)(\d{1,4})\s*\)?\s*", re.IGNORECASE | re.DOTALL)
 _BEFORE = re.compile(r"\s*x?(\d{1,4})\s+(\S.*)", re.IGNORECASE | re.DOTALL)
@@ -280,8 +281,10 @@ _BARE = re.compile(r"(.*[^\W_])[-_]([1-9]\d{0,3})", re.DOTALL)
 
 
 def _key(name: str, brands: bool = False) -> str:
-    """What is compared of a name: its letters and digits in lower case, without the brands in front of it."""
+    """What is compared of a name: its letters and digits in lower case, without the brands in front of it; of a Mac its chip."""
     words = re.findall(r"[^\W_]+", re.sub(r"\((?:r|tm)\)", " ", name.casefold()))
+    if words and words[0] in _MACS and not brands:
+        words = next((words[place:] for place, word in enumerate(words) if re.fullmatch(r"m\d+", word)), words)
     while not brands and len(words) > 1 and words[0] in _BRANDS:
         words = words[1:]
     return "".join(words)
@@ -563,6 +566,9 @@ def _find(name: str) -> tuple[str | None, str]:
     """The id that answers to a name, and a note if a variant had to be assumed. Raises hardware-ambiguous."""
     mine, index, key = _user_files(), _index(), _key(name)
     own = {_key(stem): stem for stem in mine}
+    tables = (own, index.exact, index.assumed, index.shared)
+    if key[-1:] == "s" and key[-2:-1].isalpha() and not any(key in each for each in tables):  # 4070S is another card
+        key = next((key[:-1] for each in tables if key[:-1] in each), key)
     if not key:
         return None, ""
     if key in own:

@@ -166,6 +166,9 @@ def test_every_name_loads_its_device(ident: str) -> None:
         ("gb200-nvl72", 72, "gb200"),
         ("DGX Spark pair", 2, "dgx-spark"),
         ("4x apple-m3-ultra", 4, "apple-m3-ultra"),
+        ("4x mac studio m3 ultra", 4, "apple-m3-ultra"),
+        ("2 sparks", 2, "dgx-spark"),
+        ("2x nvl72", 144, "gb200"),
     ],
 )
 def test_machines_of_several_devices_have_names(words: str, count: int, ident: str) -> None:
@@ -179,6 +182,8 @@ def test_machines_of_several_devices_have_names(words: str, count: int, ident: s
         ("NVIDIA H100 80GB HBM3", "h100-sxm"),
         ("H100 80GB", "h100-sxm"),
         ("4090", "rtx-4090"),
+        ("4070S", "rtx-4070-super"),
+        ("Mac mini M4 Pro 24GB", "apple-m4-pro"),
         ("NVIDIA 4090 24GB", "rtx-4090"),
         ("NVIDIA A100-SXM4-80GB", "a100-80-sxm"),
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
