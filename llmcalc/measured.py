@@ -13,8 +13,9 @@ from llmcalc import model as model_reader
 from llmcalc.architecture import Model
 from llmcalc.engines import Engine
 from llmcalc.errors import UsageError, printable
-from llmcalc.estimate import layout, memory, rates, step
-from llmcalc.plan import Deployment, Workload
+from llmcalc.estimate import layout, memory, offload, rates, step
+from llmcalc.hardware import Device
+from llmcalc.plan import Deployment, Offload, Workload
 
 STEPS = ("tpot", "itl", "stream_tokens_per_s", "batch_tokens_per_s", "tokens_per_s_per_user")
 LOADS = ("max_load_tokens_per_s", "max_load_tokens_per_s_per_device")
@@ -95,9 +96,56 @@ def deployment(row: Mapping[str, Any], model: Model) -> Deployment:
         pp=int(row.get("pp") or 1),
         ep=ep if layout.experts(model) else 1,
         engine=engine(row),
+        offload=_offload(row, model),
         batched_tokens=_micro_batch(row),
         max_sequences=row.get("max_batch") if str(row.get("metric")) in LOADS else None,
     )
+
+
+def _offload(row: Mapping[str, Any], model: Model) -> Offload | None:
+    """What lies in the host's memory: layers' experts by number, by size or in words, or all but some layers. Errors: bad-row."""
+    layers, mixtures = len(model.stack.layers), offload.mixtures(model)
+    kept = row.get("gpu_layers", row.get("ngl"))
+    experts = row.get("n_cpu_moe", row.get("host_experts_layers"))
+    words = re.match(r"\s*(\d+)(?:\s*of\s*\d+)?\s*$", str(experts)) if experts is not None else None
+    if experts is not None and words is None:
+        raise UsageError("bad-row", f"{printable(str(experts), 40)!r} is no number of layers", "write it like 14, or 14 of 48")
+    device, count = hardware.load(field(row, "device")), int(words[1]) if words else 0
+    if not words and mixtures and device.kind != "cpu":
+        away = _expert_bytes(row, model)
+        if row.get("host_gib") and row.get("device_gib"):
+            count = layers - mixtures + round(mixtures * min(1.0, float(row["host_gib"]) * 2**30 / away))
+        elif _ON_HOST.search(str(row.get("note", ""))) or engine(row).hosts_experts:
+            count = layers
+        elif row.get("host") and kept is None and away > (device.memory_usable_bytes or away) * int(row.get("n_devices") or 1):
+            count = layers  # a host is named, and the cards cannot hold them
+    if not count and kept is None:
+        return None
+    who, rate = _host(str(row.get("host", "")))
+    return Offload(None if kept is None else int(kept), count, 0.0, who, rate)
+
+
+_ON_HOST = re.compile(r"(?<!many )\bexperts in host memory\b")
+_CHANNELS = re.compile(r"(\d{1,2}) ?x DDR\d-(\d{4,5})( a socket)?")
+
+
+def _expert_bytes(row: Mapping[str, Any], model: Model) -> float:
+    fmt = memory.weight_format(model, str(row.get("weights") or "auto"), engine(row))[0]
+    plan = Deployment(hardware.load(field(row, "device")), fmt, memory.kv_format(model, "auto")[0], engine=engine(row))
+    return offload.hosted(model, replace(plan, offload=Offload(host_expert_layers=len(model.stack.layers)))).weight_bytes
+
+
+def _host(text: str) -> tuple[Device | None, float | None]:
+    """The processor that a row names, where it is known, and its memory's rate [B/s], where the row says it or its channels."""
+    sockets = 2 if re.match(r"2 ?x ", text) and "one socket" not in text else 1
+    name = re.sub(r"^2 ?x |\(.*?\)", "", text.split(",")[0]).strip()
+    known = next((each for each in (f"cpu-{name}", name) if name and hardware.known(each)), None)
+    given, channels = re.search(r"(\d+(?:\.\d+)?) ?GB/s", text), _CHANNELS.search(text)
+    rate = float(given[1]) * 1e9 if given else None
+    if rate is None and channels:
+        rate = int(channels[1]) * int(channels[2]) * 8e6 * (sockets if channels[3] else 1)
+    device = hardware.load(known) if known else None
+    return device, rate
 
 
 def _micro_batch(row: Mapping[str, Any]) -> int | None:

@@ -200,7 +200,7 @@ def done(copy: Path) -> None:
     engine = (copy / "llmcalc/engines/mlx.py").read_text(encoding="utf-8")
     (copy / "llmcalc/engines/scratch.py").write_text(engine.replace('name="mlx"', 'name="scratch"'))
     edit("engines/__init__.py", "trt_llm, vllm\n", "scratch, trt_llm, vllm\n")
-    edit("engines/__init__.py", "mlx, exllama)", "mlx, exllama, scratch)")
+    edit("engines/__init__.py", "exllama, ktransformers)", "exllama, ktransformers, scratch)")
     (copy / "llmcalc/commands/scratch.py").write_text(COMMAND)
     edit("commands/__init__.py", '"doctor",', '"doctor",\n    "scratch",')
     (copy / "llmcalc/present/as_tsv.py").write_text(FORMAT)
@@ -267,7 +267,7 @@ def test_one_more_of_everything_works(scratch: Path) -> None:
         ("llmcalc/present/__init__.py", '"tsv": "as_tsv", ', "", "test_present.py::test_every_module_of_a_format_is_in_the_list", "FORMATS"),
         ("llmcalc/present/as_tsv.py", "CARRIES = ", "FORGOTTEN = ", "test_present.py::test_a_format_carries_what_it_says", "CARRIES"),
         ("llmcalc/present/as_tsv.py", "CARRIES = ", "CARRIES = ", "test_present.py::test_every_format", "tsv"),
-        ("llmcalc/engines/__init__.py", "exllama, scratch)", "exllama)", "test_architecture.py::test_every_engine_is_in_the_table", "ENGINES"),
+        ("llmcalc/engines/__init__.py", "ktransformers, scratch)", "ktransformers)", "test_architecture.py::test_every_engine_is_in_the_table", "ENGINES"),
         ("llmcalc/engines/scratch.py", "kind=", "# kind=", "test_engines.py::test_every_row_has_a_source", "kind"),
         ("llmcalc/quiz/texts.py", '"scratch_token.how"', '"x.how"', "test_quiz.py::test_every_question_can_be_asked_in", "scratch_token"),
         ("llmcalc/commands/__init__.py", '"scratch",', "", "test_architecture.py::test_every_subject_and_command_is_listed", "COMMANDS"),

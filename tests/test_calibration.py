@@ -200,3 +200,10 @@ def test_lengths_that_vary_fall_out_of_step() -> None:
     model = measured.model_of("Qwen/Qwen3-32B")
     equal, varied = (measured.estimate(measured.ask({**row, "prompt": prompt}, model)).mid_s for prompt in (1024, 1024.5))
     assert varied < equal / 2
+
+
+def test_without_a_compute_rate_a_step_is_its_reading() -> None:
+    """8.19 B parameters in 16 bits less the embedding, at 614.4 GB/s: no faster than 24.6 ms."""
+    made = plan("cpu-xeon-6980p", "Qwen/Qwen3-8B")
+    assert not made.device.compute
+    assert 0.0246 < step.step(common.load("Qwen/Qwen3-8B"), made, Workload(1024, 1), "expected").mid_s < 0.035

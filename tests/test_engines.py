@@ -852,7 +852,9 @@ DOCUMENTED = {
     "llama.cpp": "-hf -m -ngl -c -np -ub -ctk -ctv -sm --no-kv-unified --cpu-moe --n-cpu-moe --lora --no-mmproj",  # tools/server/README.md
     "trt-llm": "--max_seq_len --kv_cache_free_gpu_memory_fraction --max_num_tokens --max_batch_size --tp_size --pp_size --ep_size "
     "--kv_cache_dtype",  # trtllm-serve
+    "ik_llama.cpp": "-hf -m -ngl -c -np -ub -ctk -ctv --cpu-moe --n-cpu-moe --lora",  # its README and examples/server
     "mlx": "--model",
+    "ktransformers": "--model_path --gguf_path",  # doc/en: local_chat
     "ollama": "",
     "exllamav3": "--model-name --max-seq-len --cache-size --max-batch-size --chunk-size --cache-mode --tensor-parallel",  # TabbyAPI
 }

@@ -11,6 +11,7 @@ import pytest
 
 from llmcalc import accuracy, measured, own
 from llmcalc.cli import main
+from llmcalc.errors import LlmcalcError
 
 ROW = {"id": "a", "model": "meta-llama/Llama-3.1-8B-Instruct", "device": "h100-sxm", "engine": "vllm", "weights": "bf16"}
 
@@ -175,3 +176,43 @@ def test_the_published_file_of_a_desktop_engine(name: str, size: float, capsys: 
     assert results(capsys, "fit", *placed, "--engine", "vllm")["weight_bytes"] == results(capsys, "weights", "-m", name)["weight_bytes"]
     step = results(capsys, "decode", *placed, "--engine", "llama.cpp")
     assert step["floor_step_time_s"] < step["expected_step_time_s"]
+
+
+# Rows of ik_llama.cpp's discussions 258 and 357 (2025-04) and of ktransformers' documents (@95009ea): how they say what lies on the host.
+R1 = {"model": "deepseek-ai/DeepSeek-R1", "device": "rtx-5090", "engine": "ik_llama.cpp", "weights": "ud-q2_k_xl", "output": 128}
+V3 = {
+    "model": "deepseek-ai/DeepSeek-V3",
+    "device": "rtx-4090",
+    "engine": "ktransformers",
+    "weights": "q4_k_m",
+    "prompt": 969,
+    "output": 300,
+}
+THREADRIPPER = "Threadripper PRO 7975WX, 8 x DDR5-5600 (358 GB/s), 32 threads"
+
+
+@pytest.mark.parametrize(
+    ("row", "layers", "host", "rate", "value"),
+    [
+        ({"model": "Qwen/Qwen3-30B-A3B", "device": "rtx-4080", "engine": "llama.cpp", "weights": "iq4_xs", "output": 128,
+          "host_experts_layers": "14 of 48", "host": "Ryzen 9 7950X, 16 threads"}, 14, "cpu-ryzen-7950x", None, 68.68),
+        (R1 | {"note": "all routed experts in host memory", "host": THREADRIPPER}, 61, "cpu-threadripper-7975wx", 358e9, 18.21),
+        (V3 | {"host": "2 x Xeon Gold 6454S (32 cores each), 8 x DDR5-4800 a socket"}, 61, "cpu-xeon-6454s", 614.4e9, 13.5),
+        (V3 | {"model": "MiniMaxAI/MiniMax-M2.1", "device": "rtx-5090", "weights": "fp8", "prompt": 2048, "output": 512,
+               "host": "2 x EPYC 9355, PCIe 5.0"}, 62, "cpu-epyc-9005", None, 32.1),
+    ],
+)  # fmt: skip
+def test_rows_say_what_lies_on_the_host(row: dict[str, Any], layers: int, host: str, rate: float | None, value: float) -> None:
+    given = {"id": "h", "batch": 1, "metric": "stream_tokens_per_s", "value": value, **row}
+    asked = measured.ask(given, measured.model_of(row["model"]))
+    own = asked.plan.offload
+    assert own is not None and own.host is not None
+    assert (own.host_expert_layers, own.host.id, own.host_bytes_per_s) == (layers, host, rate)
+    assert measured.estimate(asked).mid_s * value == pytest.approx(1, rel=0.3)
+
+
+def test_a_row_with_no_number_of_layers_is_refused() -> None:
+    row = {"id": "h", "metric": "stream_tokens_per_s", "value": 1, **R1, "host_experts_layers": "most"}
+    with pytest.raises(LlmcalcError) as caught:
+        measured.ask(row, measured.model_of(row["model"]))
+    assert caught.value.code == "bad-row"

@@ -15,7 +15,7 @@ from llmcalc.architecture import Model
 from llmcalc.commands import options, parse, spoken, waiting
 from llmcalc.commands.options import File, Hosting, Layout, ModelChoice, Money, Pooled, Running, Stored, Whence, Wires, Work
 from llmcalc.commands.purse import Purse, purse
-from llmcalc.engines import ENGINES
+from llmcalc.engines import ENGINES, find
 from llmcalc.errors import ConfigError, LlmcalcError, UsageError, close_matches, encodable, printable
 
 if TYPE_CHECKING:
@@ -152,11 +152,16 @@ def offloaded(model: Model, run: Running) -> Offload | None:
         return None
     kept, experts, size, host, rate = run.gpu_layers, run.n_cpu_moe, run.cpu_offload_gb, run.host, run.host_bandwidth
     if kept is None and experts is None and not size:
-        return None
+        if not find(run.engine).hosts_experts:
+            return None
+        experts = parse.ALL_LAYERS
     from llmcalc import hardware
+    from llmcalc.estimate.offload import mixtures
     from llmcalc.plan import Offload
 
     count = len(model.stack.layers)
+    if experts == parse.ALL_LAYERS and not run.n_cpu_moe and not mixtures(model):
+        return None  # an engine that is made for mixtures runs a model without experts on the card
     return Offload(
         count + 1 if kept == parse.ALL_LAYERS else kept,
         count if experts == parse.ALL_LAYERS else experts or 0,

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llmcalc.engines import exllama, llama_cpp, mlx, napkin, ollama, sglang, trt_llm, vllm
+from llmcalc.engines import exllama, ktransformers, llama_cpp, mlx, napkin, ollama, sglang, trt_llm, vllm
 from llmcalc.engines.row import GIB, MIB, Engine
 from llmcalc.errors import UsageError, close_matches, printable
 
 __all__ = ["ENGINES", "GIB", "MIB", "Engine", "find", "names"]
 
 ENGINES: dict[str, Engine] = {
-    row.name: row for each in (napkin, vllm, sglang, llama_cpp, trt_llm, ollama, mlx, exllama) for row in each.ROWS
+    row.name: row for each in (napkin, vllm, sglang, llama_cpp, trt_llm, ollama, mlx, exllama, ktransformers) for row in each.ROWS
 }
 _OTHER_NAMES = {
     "llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "llama-server": "llama.cpp", "trtllm": "trt-llm", "tensorrt-llm": "trt-llm",
     "mlx-lm": "mlx", "exllama": "exllamav3", "exl3": "exllamav3", "tabbyapi": "exllamav3",
+    "ik-llama.cpp": "ik_llama.cpp", "ik_llama": "ik_llama.cpp", "ik-llama": "ik_llama.cpp", "kt": "ktransformers",
 }  # fmt: skip
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llmcalc.engines.row import GIB, Engine, Start
 
-ROWS = (
+_NEWEST = (
     Engine(
         name="llama.cpp", kind="desktop", split="pipeline", tensor=True, vendors=(), kinds=("gpu", "unified", "apple", "cpu"),
         start=Start(
@@ -21,3 +23,34 @@ ROWS = (
         source="ggml-org/llama.cpp src/llama-kv-cache-iswa.cpp and src/llama.cpp: llama_params_fit; a micro-batch's logits by logs",
     ),
 )  # fmt: skip
+_FORK = Start(
+    "llama-server {model} -ngl {ngl} -c {all} -np {seqs}",
+    (
+        ("-ub", "step"),
+        ("-ctk", "kv"),
+        ("-ctv", "kv_values"),
+        ("--cpu-moe", "cpu_moe"),
+        ("--n-cpu-moe", "n_cpu_moe"),
+        ("--lora", "lora_file"),
+    ),
+    caches=(
+        ("q8_0", "q8_0"),
+        ("q6_0", "q6_0"),
+        ("q5_1", "q5_1"),
+        ("q5_0", "q5_0"),
+        ("q4_1", "q4_1"),
+        ("q4_0", "q4_0"),
+        ("iq4_nl", "iq4_nl"),
+    ),
+    gguf=True,
+)
+ROWS = (
+    *_NEWEST,
+    replace(
+        _NEWEST[0],
+        name="ik_llama.cpp",
+        aside=True,
+        start=_FORK,
+        source="ikawrakow/ik_llama.cpp: a fork of llama.cpp, whose memory it shares",
+    ),
+)

@@ -82,6 +82,8 @@ class Engine:
     """Tokens of a step on devices with less than so much memory, where there are more than two kinds of devices; 0: as `batched`."""
     files: str = ""
     """How the formats are called that it alone loads, and nearly nothing else; empty: any."""
+    aside: bool = False
+    """Said of a device only where it is asked for by name."""
     meant: tuple[tuple[str, str], ...] = ()
     """Plain names of formats, and which of its own they mean to it."""
     kinds: tuple[str, ...] = ()
@@ -130,6 +132,8 @@ class Engine:
     """Unquantised dense decoders run under a second model runner: it estimates no graphs, and its profile keeps the logits alone."""
     whole_profile: bool = False
     """The profile's step runs while what the encoder took is still held."""
+    hosts_experts: bool = False
+    """Routed experts lie in the host's memory unless something else is asked for."""
     old_latents: bool = False
     """Of MLA it caches every head where a file is older than its keys for the latent."""
     packed: bool = False

@@ -200,9 +200,12 @@ def reads(model: Model, plan: Deployment, ctx: Any) -> Reads:
 
 
 def rate(plan: Deployment, key: str) -> Any:
-    """Dense FLOP/s of one device at a format's rate, or at 16 bits where the device has none of its own. nan: none known."""
+    """Dense FLOP/s of one device at a format's rate, or at 16 bits where the device has none of its own.
+
+    Where none is known arithmetic is not counted.
+    """
     known = plan.device.compute
-    return next((known[name] for name in (key, "bf16", "fp16", "fp32") if name in known), math.nan)
+    return next((known[name] for name in (key, "bf16", "fp16", "fp32") if name in known), math.inf)
 
 
 def step_numbers(model: Model, plan: Deployment, work: Workload, found: Counts) -> dict[str, Any]:

@@ -167,6 +167,8 @@ def era(engine: Engine) -> str:
         return "vllm@0" if engine.since < (0, 8) else "vllm@0.8" if engine.since < (0, 12) else "vllm"
     if family == "trt-llm" and release:
         return "trt-llm@0" if release.startswith("0.") else "trt-llm@1.0" if release.startswith("1.0") else "trt-llm"
+    if family in ("ik_llama.cpp", "ktransformers"):
+        return "llama.cpp"  # whose kernels they took over; what the host computes has rates of its own
     if family == "llama.cpp" and release:
         return f"llama.cpp@{release}" if release in LLAMA_ERAS else "llama.cpp"
     return family

@@ -294,7 +294,7 @@ def by_engine(model: Model, plan: Deployment, work: Workload) -> list[FitRow]:
     found = []
     for name in engines.names():
         engine = engines.find(name)
-        others = not plan.weights.name.startswith(engine.files) and name != plan.engine.name
+        others = (engine.aside or not plan.weights.name.startswith(engine.files)) and name != plan.engine.name
         if others or not engine.runs_on(plan.device.vendor, plan.device.kind):
             continue
         other = under(plan, engine) if name != plan.engine.name else plan
