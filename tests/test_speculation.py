@@ -138,8 +138,8 @@ def test_what_is_no_distribution(words: list[str]) -> None:
 KEYS = {"acceptance", "draft_tokens", "expected_tokens_per_step", "speedup", "best_draft_tokens", "step_time_s"}
 
 
-def answer(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, object]:
-    assert main(["spec", *args, "--method", "napkin", "--json"]) == 0
+def answer(capsys: pytest.CaptureFixture[str], *args: str, method: str = "napkin") -> dict[str, object]:
+    assert main(["spec", *args, "--method", method, "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     found: dict[str, object] = json.loads(out)
@@ -162,9 +162,9 @@ def test_the_proof_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert results["exact"] is True
 
 
-@pytest.mark.parametrize("name", ["eagle", "medusa", "mtp"])
-def test_presets_say_what_they_assume(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "-m", LLAMA, "-d", "h100-sxm", "--preset", name)
+@pytest.mark.parametrize(("name", "model"), [("eagle", LLAMA), ("medusa", LLAMA), ("mtp", "Qwen/Qwen3.5-27B"), ("dflash", "Qwen/Qwen3-8B")])
+def test_presets_say_what_they_assume(name: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "-m", model, "-d", "h100-sxm", "--preset", name)
     assert any("arXiv" in text for text in found["assumptions"])  # type: ignore[attr-defined]
 
 
@@ -176,6 +176,9 @@ def test_presets_say_what_they_assume(name: str, capsys: pytest.CaptureFixture[s
         ["-m", LLAMA, "-d", "h100-sxm", "-a", "0.8"],
         ["-m", LLAMA, "-d", "h100-sxm", "--preset", "ngram"],
         ["-m", LLAMA, "-d", "h100-sxm", "--preset", "magic"],
+        ["-m", LLAMA, "-d", "h100-sxm", "--preset", "mtp"],
+        ["-m", LLAMA, "-d", "h100-sxm", "--preset", "eagle", "--accepted-ratio", "0.5"],
+        ["-m", LLAMA, "-d", "h100-sxm", "--preset", "eagle", "--draft-tokens", "3", "--accepted-ratio", "0.5", "-a", "0.7"],
         ["-m", LLAMA, "-d", "h100-sxm", "-a", "1.5", "--draft-cost", "0.1"],
         ["-m", LLAMA],
     ],
@@ -183,3 +186,44 @@ def test_presets_say_what_they_assume(name: str, capsys: pytest.CaptureFixture[s
 def test_usage(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spec", *args]) == 2
     assert capsys.readouterr().err.startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("device", "drafts", "gain"),
+    [("rtx-5090", "4", 2.45), ("rtx-3090", "3", 1.69)],  # Qwen3.5-27B with its MTP head under llama.cpp, public tables of 2026
+)
+def test_an_mtp_head_gains_as_measured(device: str, drafts: str, gain: float, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["-m", "Qwen/Qwen3.5-27B", "-d", device, "--weights", "q4_k_m", "--engine", "llama.cpp", "-c", "2k", "--preset", "mtp"]
+    found = answer(capsys, *args, "--draft-tokens", drafts, method="expected")["results"]
+    assert isinstance(found, dict)
+    assert found["speedup"] == pytest.approx(gain, rel=0.12)
+
+
+@pytest.mark.parametrize(("positions", "length"), [([0.7296, 0.5208, 0.3545], 2.60), ([0.6541, 0.3993, 0.2020], 2.26)])
+def test_accepted_of_drafted_is_turned_into_a_chance(positions: list[float], length: float) -> None:
+    """Two EAGLE-3 heads in vLLM's test_acceptance_length.py: shares by position, and the mean length that goes with them."""
+    chance = s.chance(sum(positions) / 3, 3)
+    assert 1 + chance + chance**2 + chance**3 == pytest.approx(length, rel=0.01)
+
+
+def test_the_best_length_is_no_worse_than_the_given_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """And batches beyond the memory say so: 24 GB hold 27B in 4 bits and few caches."""
+    args = [
+        "-m",
+        "Qwen/Qwen3.5-27B",
+        "-d",
+        "rtx-3090",
+        "--weights",
+        "q4_k_m",
+        "--engine",
+        "llama.cpp",
+        "--preset",
+        "mtp",
+        "--draft-tokens",
+        "6",
+    ]
+    found = answer(capsys, *args)
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    assert all(row["best_speedup"] >= row["speedup"] - 1e-9 for row in rows)
+    assert (rows[0]["fits"], rows[-1]["fits"]) == (True, False)

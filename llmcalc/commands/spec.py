@@ -47,12 +47,21 @@ class Drafting(o.Group):
 
     section = "Deployment"
     acceptance = o.option(None, "--acceptance", "-a", metavar="SHARE", read=parse.fraction, help="Chance that a draft token is accepted.")
+    accepted_ratio = o.option(
+        None,
+        "--accepted-ratio",
+        metavar="SHARE",
+        read=parse.fraction,
+        help="Accepted of drafted tokens, as logs count, with --draft-tokens.",
+    )
     draft_tokens = o.Drafts.draft_tokens.but(default=None, read=parse.counting(most=1000), help="Drafts per step. [default: the best]")
     draft = o.Drafts.draft.but(default=None, help="A draft model by name.")
     draft_cost = o.option(
         None, "--draft-cost", metavar="SHARE", read=_share, help="Cost of one draft as a share of a pass over the target's weights."
     )
-    preset = o.option(None, "--preset", autocompletion=completion.presets, metavar="NAME", help="eagle, eagle3, medusa, mtp or ngram.")
+    preset = o.option(
+        None, "--preset", autocompletion=completion.presets, metavar="NAME", help="eagle, eagle3, medusa, mtp, dflash or ngram."
+    )
     p = o.option(None, "--p", metavar="P,P,…", help="The target's probabilities, with --q: proves the output exact.")
     q = o.option(None, "--q", metavar="Q,Q,…", help="The draft's probabilities.")
 
@@ -152,6 +161,15 @@ def _drafter(found: Model, which: Target, place: On, drafting: Drafting) -> tupl
 
 def _acceptance(drafting: Drafting, proof: estimator.Exactness | None, chosen: estimator.Preset | None) -> tuple[float, tuple[str, ...]]:
     """(Share of drafts that are accepted, what was assumed). Errors: no-acceptance."""
+    if drafting.accepted_ratio is not None:
+        if drafting.acceptance is not None or drafting.draft_tokens is None:
+            raise UsageError(
+                "bad-value",
+                "--accepted-ratio is of --draft-tokens, and stands for --acceptance",
+                "write --draft-tokens 3 --accepted-ratio 0.8",
+            )
+        rate = estimator.chance(drafting.accepted_ratio, drafting.draft_tokens)
+        return rate, (f"acceptance {rate:.3f} at each position makes {drafting.accepted_ratio:g} of all drafts accepted",)
     if drafting.acceptance is not None:
         return drafting.acceptance, ()
     if proof is not None:
