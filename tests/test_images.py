@@ -110,3 +110,18 @@ def test_an_image_is_within_a_maximum_that_was_not_asked_for(capsys: pytest.Capt
     assert [text for text in found["warnings"] if "131,072" in text] == [
         "image: its 256 tokens are counted within the 131,072 that the model has at most"
     ]
+
+
+def test_an_idle_replica_waits_for_the_encoder_as_prefill_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """676 M parameters see four pictures of 5,476 patches before the first token, in the simulation, too."""
+    on = ("-m", "Qwen/Qwen2.5-VL-7B-Instruct", "-d", "h100-sxm", "--prompt", "100", "--image", "1024x1024,4")
+    times = {}
+    for name, line in (
+        ("prefill", ["prefill", *on]),
+        ("simulate", ["simulate", *on, "--rate", "0.05", "--output-tokens", "9", "-n", "20"]),
+    ):
+        method = () if name == "prefill" else ("--method", "napkin", "--mfu", "1", "--mbu", "1")
+        assert main([*line, *method, "--json"]) == 0
+        times[name] = json.loads(capsys.readouterr().out)["results"]
+    assert times["simulate"]["ttft_p50_s"] == pytest.approx(times["prefill"]["napkin_ttft_s"], rel=0.01)
+    assert times["prefill"]["encoder_s"] > 0.25 * times["prefill"]["napkin_ttft_s"]

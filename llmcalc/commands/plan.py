@@ -190,6 +190,7 @@ def reported(
         steps.max_batch,
         seed=coming.seed,
         method=method,
+        images=c.seen(found, coming.image),
     )
     success, api, link, reasoning = further.success_rate, further.api(), further.transfer, coming.reasoning_tokens
     tested = loadgen.read(further.measured) if further.measured else []

@@ -72,6 +72,7 @@ def simulate(
         simulated=steps.requests,
         seed=arriving.seed,
         method=method,
+        images=c.seen(found, arriving.image),
     )
     replayed = served.served(found, plan, service)
     estimate, outcome, policy = replayed.answer, replayed.outcome, replayed.found.policy

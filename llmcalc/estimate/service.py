@@ -9,8 +9,9 @@ from typing import Literal
 
 from llmcalc.answers import Aside
 from llmcalc.architecture import Model
-from llmcalc.estimate import capacity, layout, serving, simulate, step
+from llmcalc.estimate import capacity, layout, serving, simulate, step, vision
 from llmcalc.estimate.quantiles import Quantiles
+from llmcalc.estimate.vision import Looked
 from llmcalc.figures import Figure
 from llmcalc.plan import Deployment
 from llmcalc.traffic import Request, Traffic
@@ -43,6 +44,8 @@ class Service:
     simulated: int = 3000
     seed: int = 0
     method: Literal["expected", "napkin"] = "expected"
+    images: Looked | None = None
+    """Those of each request."""
 
     @property
     def limited(self) -> bool:
@@ -62,6 +65,8 @@ class Service:
 
     def words(self, plan: Deployment) -> tuple[str, ...]:
         """How a replica steps, as assumptions."""
+        reached = f", expected at {vision.REACHED:.0%} of the 16-bit rate (an assumption)" if self.method == "expected" else ""
+        eyes = () if self.images is None else (f"the image encoder: one pass for each request, before its first token{reached}",)
         chunk = self.policy(plan).chunk
         among = ", before anybody decodes on" if plan.engine.prompts_first else ", those that decode among them"
         shared = among if plan.engine.kind == "server" and chunk else ""
@@ -70,6 +75,7 @@ class Service:
             if self.method == "expected"
             else f"an engine reaches {self.mfu:.0%} of the compute rate and {self.mbu:.0%} of the bandwidth (`mfu`, `mbu`)",
             f"chunked prefill of {chunk:,} tokens per step{shared}" if chunk else "whole prompts in one step",
+            *eyes,
         )
 
 
@@ -116,6 +122,9 @@ def candidate(model: Model, plan: Deployment, service: Service, sample: list[Req
     """Sample the estimator and find the batch limit. A batch limit of 0: not one sequence works."""
     timed = serving.derated(plan, service.mfu, service.mbu) if service.method == "napkin" else plan
     rates = serving.rates(model, plan, timed=timed, method=service.method)
+    if service.images is not None:
+        one_pass = vision.encoder_time(model, timed, service.images).value or 0.0
+        rates = replace(rates, encoder_s=one_pass / (vision.REACHED if service.method == "expected" else 1.0))
     profile, policy = serving.Profile.of(sample), service.policy(plan)
     # An engine holds what there is of each sequence: half of its answer on average.
     held = (

@@ -80,6 +80,8 @@ class Rates:
     block_tokens: int
     groups: int = field(default=1, kw_only=True)
     arrival_s: Piecewise | None = field(default=None, kw_only=True)
+    encoder_s: float = field(default=0.0, kw_only=True)
+    """The pass over a request's images, in the step that ends its prompt. [s]"""
 
     def fixed_s(self, n: int) -> float:
         """A decode step of n sequences without their caches. [s]"""
@@ -159,7 +161,7 @@ class Ideal(Rates):
         """Every token of the step is one of its batch; a prompt's last one alone goes through the head. [s]"""
         n = batch + tokens
         math_s = self.beyond(self.compute_s, batch) + tokens * self.prompt_token_s + ends * self.head_s
-        return max(self.beyond(self.weights_s, n), math_s) + self.beyond(self.talk_s, n) + attention
+        return max(self.beyond(self.weights_s, n), math_s) + self.beyond(self.talk_s, n) + attention + ends * self.encoder_s
 
     def attended_s(self, start: int, end: int) -> float:
         """Attention of the prompt tokens from `start` to `end`, or reading what is before them, whichever is longer. [s]"""
@@ -218,7 +220,7 @@ class Likely(Rates):
 
     def chunk_s(self, batch: int, tokens: int, ends: int, attention: float) -> float:
         """Prompt tokens come on top of the step of those that decode. [s]"""
-        reading = self.reading_s(tokens) + attention
+        reading = self.reading_s(tokens) + attention + ends * self.encoder_s
         return self.fixed_s(batch) + self.beside * reading if batch else reading
 
 
