@@ -107,3 +107,19 @@ def test_each_part_is_read_over_its_own_memory() -> None:
     assert step.step(model, plan, Workload(1, 1), "napkin").terms["weight_read_s"].value == pytest.approx(
         half + (18 * 192_946_432 * 2 + 151_936 * 4096 * 2) / 1008e9, rel=0.02
     )
+
+
+@pytest.mark.parametrize("command", [["fit"], ["decode"], ["prefill"], ["fit", "--available-kv", "1e3"]])
+def test_no_layer_on_the_card(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`-ngl 0`, a common way to run on the processor: the caches are the host's, and the answer says so."""
+    assert main([*command, "-m", "Qwen/Qwen3-8B", "-d", "rtx-4090", "--engine", "llama.cpp", "--gpu-layers", "0", "--json"]) == 0
+    answered = json.loads(capsys.readouterr().out)
+    if command[0] == "fit":
+        assert answered["results"]["kv_bytes_per_sequence"] == 0
+        assert any("host's memory, which alone limits" in line for line in answered["warnings"])
+
+
+def test_a_thousand_drafts_are_one_more_length(capsys: pytest.CaptureFixture[str]) -> None:
+    """The given number is tried beside the usual ones, not all up to it."""
+    assert main(["spec", "-m", "Qwen/Qwen3-8B", "-d", "h100-sxm", "--preset", "eagle", "--draft-tokens", "1000", "-f", "csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 11

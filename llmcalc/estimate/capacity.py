@@ -14,6 +14,9 @@ from llmcalc.formulas import memory as f
 from llmcalc.plan import Deployment, Workload
 from llmcalc.units import decimal_size, size
 
+MANY = 2.0**20
+"""Sequences, where none of them takes memory of the card."""
+
 
 def memory_figure(plan: Deployment) -> Figure:
     """Memory of all devices, as the engine counts it. Errors: no-memory-size."""
@@ -66,6 +69,9 @@ def ledger(model: Model, plan: Deployment, ctx: Any, beside: dict[str, Figure] |
     found = {"memory_bytes": memory, "reserve_bytes": reserve, "usable_bytes": usable, "weight_bytes": weights, "kv_budget_bytes": budget}
     away = sequence.value * offload.hosted(model, plan).cache_share
     found["kv_bytes_per_sequence"] = replace(offload.resident(sequence, away, "kv_bytes_per_sequence"), name="kv_bytes_per_sequence")
+    if away and away == sequence.value:  # every cache lies on the host
+        found["max_batch_exact"] = Figure("max_batch_exact", MANY if budget.value >= 0 else 0.0, "sequences", "no cache lies on the card")
+        return found
     found["max_batch_exact"] = f.max_batch_exact.of(kv_budget_bytes=budget, kv_bytes_per_sequence=found["kv_bytes_per_sequence"])
     return found
 
@@ -115,6 +121,8 @@ def cautions(model: Model, plan: Deployment, ctx: int) -> list[str]:
         found.append(f"ctx {ctx:,} is beyond the model's own maximum of {model.max_context:,} tokens")
     if why := refusal(model, plan):
         found.append(why)
+    if plan.offload is not None and offload.hosted(model, plan).cache_share == 1:
+        found.append("every cache lies in the host's memory, which alone limits the sequences: its size is not counted")
     return found
 
 

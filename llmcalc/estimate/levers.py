@@ -95,7 +95,7 @@ def evaluate(state: State) -> Served:
     if state.acceptance is not None:
         draft = speculation.preset_draft(model, speculation.PRESETS["eagle"])
         rate = Figure("acceptance", state.acceptance)
-        drafts = speculation.best_length(model, plan, work, rate, draft, 8, method)
+        drafts = speculation.best_length(model, plan, work, rate, draft, range(1, 9), method)
         tpot = speculation.at(model, plan, work, rate, drafts, draft, method)["tpot_s"].value if drafts else None
     else:
         tpot = None

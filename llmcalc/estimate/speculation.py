@@ -233,10 +233,10 @@ def beside(model: Model, plan: Deployment, work: Workload, acceptance: Figure, d
 
 
 def best_length(
-    model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, longest: int = LONGEST, method: str = "napkin"
+    model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, tried: Sequence[int], method: str = "napkin"
 ) -> int:
-    """The draft length with the highest speed; 0: do not speculate."""
-    gains = {drafts: at(model, plan, work, acceptance, drafts, draft, method)["speedup"].value for drafts in range(1, longest + 1)}
+    """Of these draft lengths the one with the highest speed; 0: do not speculate."""
+    gains = {drafts: at(model, plan, work, acceptance, drafts, draft, method)["speedup"].value for drafts in tried}
     best = max(gains, key=lambda drafts: gains[drafts])
     return best if gains[best] > 1 else 0
 
@@ -310,11 +310,11 @@ def _held(model: Model, plan: Deployment, work: Workload, drafts: int, draft: Dr
 
 
 def _at_batch(
-    model: Model, plan: Deployment, work: Workload, rate: Figure, drafts: int, draft: Draft, longest: int, method: str
+    model: Model, plan: Deployment, work: Workload, rate: Figure, drafts: int, draft: Draft, tried: Sequence[int], method: str
 ) -> AtBatch:
     """What drafts gain at one batch, so many and the best number."""
     here = at(model, plan, work, rate, drafts, draft, method)
-    own = best_length(model, plan, work, rate, draft, longest, method)
+    own = best_length(model, plan, work, rate, draft, tried, method)
     return AtBatch(
         batch=int(work.batch),
         speedup=here["speedup"].value,
@@ -339,13 +339,13 @@ def speculation(
 ) -> Answered[Speculation, AtBatch]:
     """Speculative decoding at `work`, at the given or the best draft length, and where its gain ends."""
     rate = Figure("acceptance", acceptance, "", "`acceptance`")
-    longest = max(longest, drafts or 0)
-    best = best_length(model, plan, work, rate, draft, longest, method)
+    tried = sorted({*range(1, longest + 1), drafts or 1})
+    best = best_length(model, plan, work, rate, draft, tried, method)
     chosen = drafts if drafts is not None else best or 1
     found = at(model, plan, work, rate, chosen, draft, method)
 
     rows = [
-        _at_batch(model, plan, Workload(work.ctx, batch), rate, chosen, draft, longest, method) for batch in sorted({*BATCHES, work.batch})
+        _at_batch(model, plan, Workload(work.ctx, batch), rate, chosen, draft, tried, method) for batch in sorted({*BATCHES, work.batch})
     ]
     slower = [row.batch for row in rows if row.speedup < 1]
     cost = draft.cost if draft.model is None else found["step_time_s"].inputs[-1].value / found["plain_s"].value
