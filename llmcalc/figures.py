@@ -49,14 +49,15 @@ class Formula:
 
     def of(self, inputs: Mapping[str, Any] | None = None, /, *, as_name: str = "", **named: Any) -> Figure:
         """Apply to Figures (plain numbers become Figures without an origin) and keep the derivation."""
-        given = {**(inputs or {}), **named}
-        figures = tuple(value if isinstance(value, Figure) else Figure(key, value) for key, value in given.items())
-        value = self.function(**{key: figure.value for key, figure in zip(given, figures, strict=True)})
-        parts = tuple(
-            figure if figure.name == key else Figure(key, figure.value, figure.unit, figure.origin, figure.formula, figure.inputs)
-            for key, figure in zip(given, figures, strict=True)
-        )
-        return Figure(as_name or self.name, whole(value), self.unit, "", self, parts)
+        values, parts = {}, []
+        for key, one in (named if inputs is None else {**inputs, **named}).items():  # one loop: a plan comes here a million times
+            if not isinstance(one, Figure):
+                one = Figure(key, one)
+            elif one.name != key:
+                one = Figure(key, one.value, one.unit, one.origin, one.formula, one.inputs)
+            values[key] = one.value
+            parts.append(one)
+        return Figure(as_name or self.name, whole(self.function(**values)), self.unit, "", self, tuple(parts))
 
     @property
     def expression(self) -> str:

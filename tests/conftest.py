@@ -6,6 +6,8 @@ import shutil
 for library in ("OPENBLAS", "OMP", "MKL", "VECLIB"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # as the command line does: pytest's own workers fill the cores
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # of two hundred child processes, one compiles
+
 from collections.abc import Callable  # noqa: E402
 from functools import cache  # noqa: E402
 from typing import Any  # noqa: E402

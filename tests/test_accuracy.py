@@ -211,7 +211,7 @@ def test_a_plot_is_drawn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert all(len(line) <= 80 for line in printed.splitlines() if "http" not in line)
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_single_stream_beats_the_floor(every: int) -> None:
     """Not one measured row may be faster than its floor by over 2%: one that is has a wrong format, layout or device."""
     alone = [row for row in accuracy.bundled() if str(row["metric"]).startswith(("stream_", "tpot", "itl")) and not row.get("rate")]
@@ -243,7 +243,7 @@ def asked_on_the_command_line(row: dict[str, Any], asked: measured.Asked) -> tup
     return None
 
 
-@pytest.mark.parametrize("every", [53, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [107, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_row_and_a_command_say_the_same(every: int, capsys: pytest.CaptureFixture[str]) -> None:
     """What `accuracy` vouches for is what `decode` and `prefill` print."""
     compared = 0

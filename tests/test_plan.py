@@ -55,9 +55,9 @@ def answer(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("model", "device", "rate", "kind", "ttft", "tpot"),
     [
-        (LLAMA, "h100-sxm", 12.0, Kind(3000, 400), 1.0, 0.040),
+        pytest.param(LLAMA, "h100-sxm", 12.0, Kind(3000, 400), 1.0, 0.040, marks=pytest.mark.nightly),
         (LLAMA, "l40s", 6.0, Kind(1500, 300, output_cv=1), 2.0, 0.060),
-        ("Qwen/Qwen3-30B-A3B", "h100-sxm", 20.0, Kind(2000, 250, prompt_cv=1), 0.5, 0.030),
+        pytest.param("Qwen/Qwen3-30B-A3B", "h100-sxm", 20.0, Kind(2000, 250, prompt_cv=1), 0.5, 0.030, marks=pytest.mark.nightly),
         ("openai/gpt-oss-20b", "a100-80-sxm", 4.0, Kind(6000, 800), 3.0, None),
     ],
 )

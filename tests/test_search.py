@@ -77,7 +77,7 @@ SPACES = {
         "fp8 awq",
         "bf16 fp8",
         (1, 2),
-        ctx=131072,
+        ctx=262144,
     ),
     # Of these the cheap one holds three sequences: at seven it would be cheaper still.
     "small": space_of(LLAMA, {"h100-sxm": 1.0, "h200-sxm": 4.04}, ctx=131072),
@@ -85,7 +85,7 @@ SPACES = {
         "Qwen--Qwen3-30B-A3B", {"h100-sxm": 2.95, "mi300x": 1.55, "l40s": 0.9, "tpu-v5e": 0.6}, "bf16 w8a8", "bf16", (1, 4), ctx=131072
     ),
     "latent": space_of(
-        "deepseek-ai--DeepSeek-V3", {"b200": 5.0, "h200-sxm": 4.0, "mi355x": 2.1}, "fp8 nvfp4", "bf16 fp8", (4, 8), ctx=200_000
+        "deepseek-ai--DeepSeek-V3", {"b200": 5.0, "h200-sxm": 4.0, "mi355x": 2.1}, "fp8 nvfp4", "bf16 fp8", (4, 8), ctx=400_000
     ),
     "windows": space_of("google--gemma-3-12b-it", {"l4": 0.7, "rtx-5090": 0.6, "a10g": 1.0}, "bf16 int4", "bf16", (1, 2), ctx=32768),
     "operators": space_of(LLAMA, {"h100-sxm": 2.95, "l4": 0.7}, "fp8", "bf16", (1, 2), ctx=131072, method="roofline"),
@@ -137,10 +137,10 @@ def test_the_front_is_that_of_brute_force(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "turn", "every"),
-    [("napkin", 0, 6), ("vllm", 3, 6), *(pytest.param(e, 0, 1, marks=pytest.mark.nightly) for e in ("napkin", "vllm"))],
+    [("napkin", 0, 12), ("vllm", 3, 12), *(pytest.param(e, 0, 1, marks=pytest.mark.nightly) for e in ("napkin", "vllm"))],
 )
 def test_every_device_in_a_rack_is_estimated_as_by_itself(engine: str, turn: int, every: int) -> None:
-    """All devices at once: the columns of the racks are the figures that `decode` gives for each; here for every sixth of a rack."""
+    """All devices at once: the columns of the racks are the figures that `decode` gives for each; here for every twelfth of a rack."""
     devices = dict.fromkeys(hardware.ids())
     space = space_of(LLAMA, devices, "fp8", "bf16", (1, 2), ctx=4096, engine=engines.find(engine))
     seen = set()

@@ -765,6 +765,7 @@ def distrustful(askers: Ask, hub_of_module: FakeHub, tmp_path_factory: pytest.Te
 
 HASH = "0123456789abcdef0123456789abcdef01234567"
 HUGE = b" " * (data.MAX_CONFIG_BYTES + 1)
+PACKED = gzip.compress(HUGE, 1)
 
 
 @pytest.mark.parametrize(
@@ -777,7 +778,7 @@ HUGE = b" " * (data.MAX_CONFIG_BYTES + 1)
         ({"ETag": f'"{HASH}"', "X-Repo-Commit": "../../../../{out}"}, b"{}", "bad-answer", "answers with the commit"),
         ({"ETag": f'"{HASH}"', "X-Repo-Commit": "main"}, b"{}", "bad-answer", "answers with the commit 'main'"),
         ({"ETag": f'"{HASH}"', "X-Linked-Size": "100"}, HUGE, "file-too-large", "is over 33,554,432 bytes"),
-        ({"ETag": f'"{HASH}"', "Content-Encoding": "gzip", "X-Linked-Size": "9"}, gzip.compress(HUGE * 8), "file-too-large", "is over 33,554,432 bytes"),
+        ({"ETag": f'"{HASH}"', "Content-Encoding": "gzip", "X-Linked-Size": "9"}, PACKED, "file-too-large", "is over 33,554,432 bytes"),
         ({"ETag": f'"{HASH}"', "Content-Encoding": "br"}, b"{}", "bad-answer", "in the encoding 'br'"),
         ({"ETag": f'"{HASH}"', "Content-Encoding": "gzip"}, b"no gzip", "bad-answer", "cannot be unpacked"),
     ],
@@ -800,7 +801,7 @@ def test_a_hub_chooses_no_path_and_fills_no_disk(
 @pytest.mark.parametrize(
     ("headers", "body", "code", "says"),
     [
-        ({"Content-Encoding": "gzip"}, gzip.compress(HUGE * 8), "file-too-large", "the list of files of org/Evil-GGUF is over"),
+        ({"Content-Encoding": "gzip"}, PACKED, "file-too-large", "the list of files of org/Evil-GGUF is over"),
         ({}, HUGE, "file-too-large", "is over 33,554,432 bytes"),
         ({}, {"sha": "../../x", "siblings": []}, "bad-answer", "answers with the commit '../../x'"),
         ({}, {"sha": HASH, "siblings": [{"rfilename": "/etc/passwd", "size": 1}]}, "bad-answer", "answers with the file '/etc/passwd'"),

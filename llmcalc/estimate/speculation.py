@@ -204,12 +204,25 @@ def draft_time(model: Model, plan: Deployment, work: Workload, draft: Draft, met
     return time.repeated_s.of(as_name="draft_s", times=share, each_s=longer)
 
 
-def at(
-    model: Model, plan: Deployment, work: Workload, acceptance: Figure, drafts: int, draft: Draft, method: str = "napkin"
-) -> dict[str, Figure]:
-    """Every figure of one operating point."""
+def alone(model: Model, plan: Deployment, work: Workload, draft: Draft, method: str) -> tuple[Figure, Figure]:
+    """A step without drafts, and one draft: of any number of them the same."""
     plain = step.step(model, plan, work, method).mid
     plain = Figure("plain_s", plain.value, plain.unit, plain.origin, plain.formula, plain.inputs)
+    return plain, draft_time(model, plan, work, draft, method)
+
+
+def at(
+    model: Model,
+    plan: Deployment,
+    work: Workload,
+    acceptance: Figure,
+    drafts: int,
+    draft: Draft,
+    method: str = "napkin",
+    apart: tuple[Figure, Figure] | None = None,
+) -> dict[str, Figure]:
+    """Every figure of one operating point; `apart`: what `alone` found."""
+    plain, drafting = apart or alone(model, plan, work, draft, method)
     tokens = expected(acceptance, drafts)
     drafted = f.speculative_step_s.of(
         as_name="step_time_s",
@@ -217,7 +230,7 @@ def at(
         draft_tokens=Figure(
             "draft_tokens", 1 if draft.at_once else drafts, "tokens", "all heads at once" if draft.at_once else "one after another"
         ),
-        draft_s=draft_time(model, plan, work, draft, method),
+        draft_s=drafting,
     )
     tpot = f.speculative_tpot_s.of(step_time_s=drafted, expected_tokens_per_step=tokens)
     gain = f.speedup.of(plain_s=plain, speculative_tpot_s=tpot)
@@ -236,7 +249,8 @@ def best_length(
     model: Model, plan: Deployment, work: Workload, acceptance: Figure, draft: Draft, tried: Sequence[int], method: str = "napkin"
 ) -> int:
     """Of these draft lengths the one with the highest speed; 0: do not speculate."""
-    gains = {drafts: at(model, plan, work, acceptance, drafts, draft, method)["speedup"].value for drafts in tried}
+    apart = alone(model, plan, work, draft, method)
+    gains = {drafts: at(model, plan, work, acceptance, drafts, draft, method, apart)["speedup"].value for drafts in tried}
     best = max(gains, key=lambda drafts: gains[drafts])
     return best if gains[best] > 1 else 0
 
